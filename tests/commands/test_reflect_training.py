@@ -23,18 +23,10 @@ from sweet_rl.types import Failure, StopReason
 from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
 
 TAXI = {
-    "env": "taxi",
-    "taxi_curriculum": True,
-    "curriculum_index": 0,
-    "horizon": 3,
-    "device": "cpu",
-    "use_8bit": False,
-    "quiet": True,
-    "lora_r": 2,
-    "target_modules": "all-linear",
-    "per_device_eval_batch_size": 4,
-    "reflect_max_new_tokens": 4,
-}
+    "env": "taxi", "taxi_curriculum": True, "curriculum_index": 0, "horizon": 3, "device": "cpu",
+    "use_8bit": False, "quiet": True, "lora_r": 2, "target_modules": "all-linear",
+    "per_device_eval_batch_size": 4, "reflect_max_new_tokens": 4,
+}  # fmt: skip
 
 
 def rows(path, texts):

@@ -385,13 +385,10 @@ def beginning(tmp_path_factory):
     ]
     archer.run("archer_debug", lora, None)
     return {
-        "model": made[0],
-        "start": root / "start",
-        "run": root / "run",
-        "checkpoint": root / "run" / "checkpoint-1",
-        "adapter": root / "lora",
+        "model": made[0], "start": root / "start", "run": root / "run",
+        "checkpoint": root / "run" / "checkpoint-1", "adapter": root / "lora",
         "file": made[0] / "model.safetensors",
-    }
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", ["model", "start", "run", "checkpoint", "adapter", "file"])

@@ -26,13 +26,10 @@ QUICK = {"games": 1, "iterations": 1, "device": "cpu", "dtype": "float32", "quie
 
 WORLDS = {
     "twenty_questions": ("archer_20q", "chai_20q", "online_filteredbc_20q"),
-    "llm_twenty_questions": ("archer_llm_20q",),
-    "guess_my_city": ("archer_city",),
-    "adventure": ("archer_detective",),
-    "webshop": ("archer_webshop",),
-    "lantern": ("archer_debug",),
+    "llm_twenty_questions": ("archer_llm_20q",), "guess_my_city": ("archer_city",),
+    "adventure": ("archer_detective",), "webshop": ("archer_webshop",), "lantern": ("archer_debug",),
     "code": ("archer_code",),
-}
+}  # fmt: skip
 FEW = {
     "twenty_questions": "twenty-questions:ten",
     "guess_my_city": "guess-my-city:test",
@@ -134,13 +131,9 @@ def test_a_designer_can_be_imitated_and_the_command_given_again(browser, tmp_pat
 def test_what_was_shown_is_what_is_said(tmp_path):
     """Ten games often enough: the policy asks what the asker asked, in the game's own form."""
     run_bc(
-        str(tmp_path / "start"),
-        env_name="llm_twenty_questions",
-        games=1,
-        device="cpu",
-        iterations=50,
+        str(tmp_path / "start"), env_name="llm_twenty_questions", games=1, device="cpu", iterations=50,
         quiet=True,
-    )
+    )  # fmt: skip
     shown = {
         turn.output
         for game in load_trajectories(tmp_path / "start" / "demonstrations.jsonl")

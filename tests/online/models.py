@@ -41,14 +41,9 @@ def critic_tokenizer():
     vocabulary = specials | {name: 5 + byte for byte, name in byte_names().items()}
     processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
     return byte_tokenizer(
-        vocabulary,
-        processor,
-        bos_token="<s>",
-        cls_token="<s>",
-        eos_token="</s>",
-        sep_token="</s>",
+        vocabulary, processor, bos_token="<s>", cls_token="<s>", eos_token="</s>", sep_token="</s>",
         pad_token="<pad>",
-    )
+    )  # fmt: skip
 
 
 def load_npz(path):
@@ -58,15 +53,9 @@ def load_npz(path):
 
 def policy_model(seed=0):
     config = GPT2Config(
-        vocab_size=257,
-        n_positions=160,
-        n_embd=16,
-        n_layer=2,
-        n_head=2,
-        eos_token_id=256,
-        bos_token_id=256,
+        vocab_size=257, n_positions=160, n_embd=16, n_layer=2, n_head=2, eos_token_id=256, bos_token_id=256,
         initializer_range=0.2,
-    )
+    )  # fmt: skip
     torch.manual_seed(seed)
     return GPT2LMHeadModel(config).double().eval()
 
@@ -80,17 +69,10 @@ def golden_policy(folder):
 
 def critic_model(seed=0):
     config = RobertaConfig(
-        vocab_size=261,
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=162,
-        type_vocab_size=1,
-        pad_token_id=1,
-        layer_norm_eps=1e-5,
+        vocab_size=261, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=162, type_vocab_size=1, pad_token_id=1, layer_norm_eps=1e-5,
         initializer_range=0.2,
-    )
+    )  # fmt: skip
     torch.manual_seed(seed)
     return DoubleCritic(RobertaModel(config), critic_tokenizer()).double()
 

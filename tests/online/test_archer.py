@@ -36,15 +36,9 @@ from tests.online.models import (
 from tests.online.test_loop import TRANSCRIPT, Watcher, play
 
 TINY = ArcherSettings(
-    max_new_tokens=6,
-    batch_size=2,
-    grad_accum_steps=3,
-    epochs=2,
-    actor_epochs=2,
-    critic_lr=1e-3,
-    lm_lr=1e-3,
-    seed=5,
-)
+    max_new_tokens=6, batch_size=2, grad_accum_steps=3, epochs=2, actor_epochs=2, critic_lr=1e-3,
+    lm_lr=1e-3, seed=5,
+)  # fmt: skip
 KINDS = [kind for kind in LEARNERS if kind != "archer_llm"]  # which is ArCHer
 WITHOUT_CRITIC = ("online_filteredbc", "ppo", "reinforce")
 CRITIC_KEYS = {f"{name}.loss" for name in ("q1", "q2", "v1", "v2")} | {

@@ -67,13 +67,9 @@ async def playground(world=TwentyQuestionsEnv):
 
 def play(folder, learner, world=TwentyQuestionsEnv, **settings):
     told = {
-        "iterations": 4,
-        "rollout_size": 5,
-        "eval_size": 2,
-        "eval_freq": 2,
-        "save_freq": 100,
+        "iterations": 4, "rollout_size": 5, "eval_size": 2, "eval_freq": 2, "save_freq": 100,
         "warmup_iter": 0,
-    }
+    }  # fmt: skip
     run_folder = RunFolder(folder, {})
     try:
         OnlineRun(LoopSettings(**{**told, **settings}), learner, playground(world), run_folder).run()
@@ -388,15 +384,9 @@ def test_cloning_learns_what_it_is_shown(whole_games):
     policy, told = TokenPolicy(policy_model(), policy_tokenizer()), []
     shown = [Transition("Questions:\n", "No?"), Transition("Questions:\nNo? Yes.\n", "Is it?")] * 5
     found = train_bc(
-        policy,
-        shown,
-        whole_games=whole_games,
-        learning_rate=2e-2,
-        iterations=25,
-        batch_size=2,
-        grad_accum_steps=2,
-        say=lambda *one: told.append(one),
-    )
+        policy, shown, whole_games=whole_games, learning_rate=2e-2, iterations=25, batch_size=2,
+        grad_accum_steps=2, say=lambda *one: told.append(one),
+    )  # fmt: skip
     assert len(found) == 25 * 3  # the last step of a pass is smaller
     assert found[-1] < 0.1 < found[0]
     assert told[-1] == ("imitate", 75, 75)

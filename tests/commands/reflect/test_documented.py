@@ -19,13 +19,9 @@ SMALL = {
 WITH_MODELS = {"supervised_pretrain", "rl_finetune", "evaluate"}
 QUICK = "--lora_r 2 --horizon 3 --reflect_max_new_tokens 4 --device cpu --no_use_8bit"
 QUIET = {
-    *WITH_MODELS,
-    "taxi_reflection",
-    "alfworld_reflection",
-    "gen_task",
-    "reflection_negative",
+    *WITH_MODELS, "taxi_reflection", "alfworld_reflection", "gen_task", "reflection_negative",
     "evaluate_gpt",
-}
+}  # fmt: skip
 
 
 def documented(world):

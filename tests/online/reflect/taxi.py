@@ -20,25 +20,12 @@ def make_model(folder, **changed):
 
 def settings(model, **changed):
     values = {
-        "env": "taxi",
-        "taxi_curriculum": True,
-        "curriculum_index": 0,
-        "max_turns": 4,
-        "model_name": model,
-        "reflect_model_name": model,
-        "use_8bit": False,
-        "device": "cpu",
-        "per_device_train_batch_size": 3,
-        "per_device_eval_batch_size": 6,
-        "max_steps": 4,
-        "save_steps": 2,
-        "learning_rate": 3e-3,
-        "lora_r": 4,
-        "target_modules": "all-linear",
-        "reflect_max_new_tokens": 5,
-        "critic_update_freq": 2,
+        "env": "taxi", "taxi_curriculum": True, "curriculum_index": 0, "max_turns": 4, "model_name": model,
+        "reflect_model_name": model, "use_8bit": False, "device": "cpu", "per_device_train_batch_size": 3,
+        "per_device_eval_batch_size": 6, "max_steps": 4, "save_steps": 2, "learning_rate": 3e-3,
+        "lora_r": 4, "target_modules": "all-linear", "reflect_max_new_tokens": 5, "critic_update_freq": 2,
         "critic_update_iter": 2,
-    }
+    }  # fmt: skip
     return settings_of(**values | changed)
 
 

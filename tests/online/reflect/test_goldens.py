@@ -237,13 +237,9 @@ def test_published_advantages(agent, found):
 def test_ppo_with_the_critic_one_pass(agent, found):
     case = found["ppo_trainer_one_iter"]
     settings = ReflectSettings(
-        trainer="ppo",
-        ppo_update_iter=1,
-        critic_update_freq=1,
-        critic_update_iter=1,
-        compat="published",
+        trainer="ppo", ppo_update_iter=1, critic_update_freq=1, critic_update_iter=1, compat="published",
         **{**SETTINGS, "learning_rate": 1e-5},
-    )
+    )  # fmt: skip
     update = Trainer(agent, settings, shown_critic(agent, found)).train(episodes(found))
     assert close(update.loss, case["loss"])
     assert update.critic_loss == pytest.approx(case["critic_loss"], rel=1e-5)

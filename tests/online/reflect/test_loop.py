@@ -272,12 +272,8 @@ def test_two_processes_do_what_one_does(tmp_path):
     model = taxi.make_model(tmp_path / "model")
     done = subprocess.run(
         [sys.executable, "-m", "tests.online.reflect.two_processes", model, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=110,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
+        capture_output=True, text=True, check=False, timeout=110, env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     for kind in two_processes.RUNS:
         theirs = torch.load(tmp_path / f"{kind}.pt", weights_only=True)

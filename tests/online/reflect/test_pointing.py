@@ -135,14 +135,9 @@ def test_a_critic_reads_what_the_policy_reads(agent):
 
 def fine_tuning(model, folder, **changed):
     flags = taxi.settings(
-        model,
-        pointing_head=True,
-        per_device_train_batch_size=4,
-        optim="adamw_torch",
-        learning_rate=5e-3,
-        gradient_checkpointing=False,
-        **{"max_steps": 12, "save_steps": 6, **changed},
-    )
+        model, pointing_head=True, per_device_train_batch_size=4, optim="adamw_torch", learning_rate=5e-3,
+        gradient_checkpointing=False, **{"max_steps": 12, "save_steps": 6, **changed},
+    )  # fmt: skip
     agent = load_policy(flags, (), lambda _: None)
     texts = [f"{prompt(things, labels=labels)}{labels[at]}" for things, labels, at in LESSONS]
     kept = None if folder is None else Checkpoints(folder, flags.save_total_limit)

@@ -161,15 +161,18 @@ def test_values_reach_the_stage():
     assert stage.got == ("r", ReflectSettings(mode="test", max_steps=3))
 
 
-@pytest.mark.parametrize("wrong", [{"trainer": "sac"}, {"top_p": 1.5}, {"max_steps": 0}])
-def test_values_out_of_range_are_refused(wrong):
-    with pytest.raises(UsageError, match=next(iter(wrong))):
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"trainer": "sac"}, "trainer"),
+        ({"top_p": 1.5}, "top_p"),
+        ({"max_steps": 0}, "max_steps"),
+        ({"env": "mars"}, "There is no world 'mars'"),
+    ],
+)
+def test_values_out_of_range_are_refused(wrong, message):
+    with pytest.raises(UsageError, match=message):
         ReflectSettings(**wrong)
-
-
-def test_a_world_that_there_is_not_is_refused():
-    with pytest.raises(UsageError, match="There is no world 'mars'"):
-        ReflectSettings(env="mars")
 
 
 def test_options_of_the_world_reach_the_stage():
@@ -244,28 +247,17 @@ def run(folder, iterations, **settings):
         checkpoint = folder / f"checkpoint-{start + 2}"
         checkpoint.mkdir()
         entries = [
-            {
-                "iter": i,
-                "loss": [1.0, None],
-                "critic_loss": [None, None],
-                "cost": float(i),
-                "succ": 0.5,
-                "log": ["long"],
-            }
+            {"iter": i, "loss": [1.0, None], "critic_loss": [None, None], "cost": float(i), "succ": 0.5, "log": ["long"]}
             for i in range(start, min(start + 2, iterations))
-        ]
+        ]  # fmt: skip
         (checkpoint / "logs.json").write_text(json.dumps(entries))
     return folder
 
 
 @pytest.fixture
 def runs(tmp_path):
-    run(
-        tmp_path / "001_rl_finetune",
-        6,
-        gradient_accumulation_steps=1,
-        load_dir="000_supervised_pretrain/checkpoint-9",
-    )
+    first = {"gradient_accumulation_steps": 1, "load_dir": "000_supervised_pretrain/checkpoint-9"}
+    run(tmp_path / "001_rl_finetune", 6, **first)
     before = "results/001_rl_finetune/checkpoint-4"
     return run(tmp_path / "002_rl_finetune", 4, gradient_accumulation_steps=2, load_dir=before)
 
@@ -307,12 +299,11 @@ def test_what_is_no_run_is_refused(tmp_path, runs):
     empty = run(tmp_path / "003_rl_finetune", 0)
     with pytest.raises(UsageError, match="holds no logs"):
         ensemble_logs(empty)
-    for broken in (
-        "{",
-        "[3]",
+    unfinished, odd = (
         '[{"iter": 0, "cost": 1, "loss": []}]',
         '[{"iter": "0", "succ": 0, "cost": 1, "loss": []}]',
-    ):
+    )
+    for broken in ("{", "[3]", unfinished, odd):
         (runs / "checkpoint-2" / "logs.json").write_text(broken)
         with pytest.raises(DataError, match=r"checkpoint-2/logs.json: is no list of iterations"):
             read_logs(runs)

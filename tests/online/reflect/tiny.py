@@ -38,13 +38,9 @@ def tiny_model(shared, *, lora=True):
     if not lora:
         return model
     config = LoraConfig(
-        r=4,
-        lora_alpha=16,
-        lora_dropout=0.0,
-        task_type="CAUSAL_LM",
-        target_modules=["c_attn"],
+        r=4, lora_alpha=16, lora_dropout=0.0, task_type="CAUSAL_LM", target_modules=["c_attn"],
         fan_in_fan_out=True,
-    )
+    )  # fmt: skip
     import warnings
 
     with warnings.catch_warnings():
