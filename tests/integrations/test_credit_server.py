@@ -83,27 +83,24 @@ def test_other_paths_methods_and_types():
     assert "must be application/json" in answer["error"]
 
 
-def test_a_client_that_goes_away_does_not_stop_the_critic():
-    async def main():
-        critic = Slow()
-        app = credit_application(critic, {})
-        async with listening(app, "127.0.0.1", 0) as port, aiohttp.ClientSession() as session:
-            url = f"http://127.0.0.1:{port}/credit"
-            wait = [{"role": "user", "content": "wait"}]
-            gone = asyncio.create_task(
-                session.post(url, json={"dialogues": [{"hidden": None, "messages": wait}]})
-            )
-            await critic.begun.wait()
-            gone.cancel()
-            body = {"dialogues": [{"hidden": "a", "messages": MESSAGES}]}
-            other = asyncio.create_task(session.post(url, json=body))
-            await asyncio.sleep(0.05)
-            asked_meanwhile = critic.asked
-            critic.go.set()
-            async with await other as reply:
-                return asked_meanwhile, await reply.json()
-
-    asked_meanwhile, answer = asyncio.run(main())
+async def test_a_client_that_goes_away_does_not_stop_the_critic():
+    critic = Slow()
+    app = credit_application(critic, {})
+    async with listening(app, "127.0.0.1", 0) as port, aiohttp.ClientSession() as session:
+        url = f"http://127.0.0.1:{port}/credit"
+        wait = [{"role": "user", "content": "wait"}]
+        gone = asyncio.create_task(
+            session.post(url, json={"dialogues": [{"hidden": None, "messages": wait}]})
+        )
+        await critic.begun.wait()
+        gone.cancel()
+        body = {"dialogues": [{"hidden": "a", "messages": MESSAGES}]}
+        other = asyncio.create_task(session.post(url, json=body))
+        await asyncio.sleep(0.05)
+        asked_meanwhile = critic.asked
+        critic.go.set()
+        async with await other as reply:
+            answer = await reply.json()
     assert asked_meanwhile == 1  # one batch at a time
     assert answer["advantages"] == [[1.0]]
 

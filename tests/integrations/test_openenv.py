@@ -112,24 +112,21 @@ def test_sessions_do_not_share_an_episode(url):
         assert (other.state()["task_id"], other.state()["step_count"]) == (second, 0)
 
 
-def test_a_session_that_ends_frees_its_episode():
+async def test_a_session_that_ends_frees_its_episode():
     from sweet_rl.integrations.openenv import WorldEnvironment
     from sweet_rl.integrations.worlds import WorldChoice, open_world
 
-    async def main():
-        async with open_world(WorldChoice(world="code", num_tasks=1)) as world:
-            session = WorldEnvironment(world)
-            await session.reset_async()
-            closed = asyncio.Event()
+    async with open_world(WorldChoice(world="code", num_tasks=1)) as world:
+        session = WorldEnvironment(world)
+        await session.reset_async()
+        closed = asyncio.Event()
 
-            async def close():
-                closed.set()
+        async def close():
+            closed.set()
 
-            session._episode.close = close
-            await asyncio.to_thread(session.close)
-            await asyncio.wait_for(closed.wait(), 10)
-
-    asyncio.run(main())
+        session._episode.close = close
+        await asyncio.to_thread(session.close)
+        await asyncio.wait_for(closed.wait(), 10)
 
 
 @pytest.mark.filterwarnings("ignore")  # of what TRL still does

@@ -92,34 +92,28 @@ def test_two_processes_never_hold_the_lock_at_once(tmp_path):
     assert counter.value == 400
 
 
-def test_rows_that_arrive_together_are_written_together(tmp_path, monkeypatch):
+async def test_rows_that_arrive_together_are_written_together(tmp_path, monkeypatch):
     path = tmp_path / "f.jsonl"
     syncs = []
     real = os.fsync
     monkeypatch.setattr(os, "fsync", lambda fd: (syncs.append(fd), real(fd)))
 
-    async def main():
-        with Journal(path) as journal:
-            syncs.clear()
-            await asyncio.gather(*(journal.append_soon({"i": i}) for i in range(100)))
-
-    asyncio.run(main())
+    with Journal(path) as journal:
+        syncs.clear()
+        await asyncio.gather(*(journal.append_soon({"i": i}) for i in range(100)))
     assert [row["i"] for row in rows_of(path)] == list(range(100))
     assert 1 <= len(syncs) <= 3
 
 
-def test_a_row_handed_over_before_a_cancellation_is_written(tmp_path):
+async def test_a_row_handed_over_before_a_cancellation_is_written(tmp_path):
     path = tmp_path / "f.jsonl"
 
-    async def main():
-        with Journal(path) as journal:
-            task = asyncio.create_task(journal.append_soon({"a": 1}))
-            await asyncio.sleep(0)
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            await journal.flush()
-
-    asyncio.run(main())
+    with Journal(path) as journal:
+        task = asyncio.create_task(journal.append_soon({"a": 1}))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await journal.flush()
     assert rows_of(path) == [{"a": 1}]
 
 

@@ -268,17 +268,14 @@ def test_it_needs_pictures():
         asyncio.run(ScriptedViewer().reply(UserContext("p", "h", ())))
 
 
-def test_as_a_user_it_remembers_no_episode():
+async def test_as_a_user_it_remembers_no_episode():
     eye = ScriptedViewer()
     one, other = context(page(HEADER), page(), "x"), context(page(TITLE), page(), "x")
 
-    async def main():
-        first = [(await eye.reply(c)).content for c in (one, other)]
-        again = [reply.content for reply in await asyncio.gather(*(eye.reply(c) for c in (one, other) * 3))]
-        assert again == first * 3
-        assert first[0] != first[1]
-
-    asyncio.run(main())
+    first = [(await eye.reply(c)).content for c in (one, other)]
+    again = [reply.content for reply in await asyncio.gather(*(eye.reply(c) for c in (one, other) * 3))]
+    assert again == first * 3
+    assert first[0] != first[1]
 
 
 colors = st.tuples(*[st.integers(0, 255)] * 3)
