@@ -11,7 +11,6 @@ import re
 import socket
 import subprocess
 import sys
-from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
@@ -20,6 +19,7 @@ from sweet_rl.errors import EpisodeError, ServiceError
 from sweet_rl.openai_client import OpenAIClient, RequestFailed, RetryPolicy
 from sweet_rl.openai_client.dialect import Dialect
 from sweet_rl.policies.openai import OpenAIPolicy
+from sweet_rl.serving import listening
 from sweet_rl.types import Message, Observation
 from tests.test_openai_client import OK, client_of, no_wait, says
 
@@ -416,18 +416,6 @@ def test_a_server_that_loads_is_waited_for_and_one_that_never_comes_up_is_not(ca
     assert (kind, asked < 60) == ("server_error", True)  # and when it is over, it is over
 
 
-@asynccontextmanager
-async def listening(app, port=0):
-    """An application's address."""
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", port).start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
-
-
 async def test_a_server_whose_process_starts_is_waited_for():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -440,15 +428,15 @@ async def test_a_server_whose_process_starts_is_waited_for():
     await asyncio.sleep(0.3)
     app = web.Application()
     app.router.add_post("/v1/chat/completions", says())
-    async with listening(app, port):
+    async with listening(app, "127.0.0.1", port):
         reply = await asking
         await client.close()
     assert reply.content == "hello"
 
 
 async def test_a_server_without_a_list_of_models_is_asked_all_the_same():
-    async with listening(web.Application()) as url:
-        client = OpenAIClient([f"{url}/v1"])
+    async with listening(web.Application(), "127.0.0.1", 0) as port:
+        client = OpenAIClient([f"http://127.0.0.1:{port}/v1"])
         assert await client.models(needed=False) == []
         with pytest.raises(ServiceError, match="404"):
             await client.models(needed=True)
@@ -480,9 +468,9 @@ async def test_proxies_of_the_environment_are_honoured(variables, through, monke
 
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", forward)
-    async with listening(app) as proxy:
+    async with listening(app, "127.0.0.1", 0) as port:
         for name, value in variables.items():
-            monkeypatch.setenv(name, value.replace("PROXY", proxy))
+            monkeypatch.setenv(name, value.replace("PROXY", f"http://127.0.0.1:{port}"))
         async with client_of(says()) as (client, asked):
             await client.chat(BODY)
             assert len(asked) == (not through)

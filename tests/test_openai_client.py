@@ -14,6 +14,7 @@ from sweet_rl.concurrency import for_each, place_in_order
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.openai_client import OpenAIClient, RequestFailed, RetryPolicy, base_url_from
 from sweet_rl.openai_client.retries import limiter_of
+from sweet_rl.serving import listening
 from sweet_rl.types import Failure
 
 OK = {
@@ -41,13 +42,8 @@ async def serve(*answers):
     app.router.add_post("/v1/chat/completions", handle)
     app.router.add_post("/v1/completions", handle)
     app.router.add_get("/v1/models", models)
-    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}/v1", asked
-    finally:
-        await runner.cleanup()
+    async with listening(app, "127.0.0.1", 0) as port:
+        yield f"http://127.0.0.1:{port}/v1", asked
 
 
 def says(body=OK, status=200, headers=None, text=None):

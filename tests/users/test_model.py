@@ -16,6 +16,7 @@ from sweet_rl.browsers import PageContext, RenderedPage
 from sweet_rl.errors import UsageError
 from sweet_rl.openai_client import ChatReply, OpenAIClient, RequestFailed, RetryPolicy
 from sweet_rl.prompts import load_prompt
+from sweet_rl.serving import listening
 from sweet_rl.types import NO_RESPONSE, Failure, Message, UserContext
 from sweet_rl.users.model import DRAFT_CAPTION, NO_DRAFT, TARGET_CAPTION, OpenAIUser, VisionUser
 from sweet_rl.users.protocol import FaultProfile
@@ -136,13 +137,8 @@ async def strict_server(bodies, *, lenient_type=False, content="Bluer, please.")
 
     app = web.Application(client_max_size=2**26)
     app.router.add_post("/v1/chat/completions", chat)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-    finally:
-        await runner.cleanup()
+    async with listening(app, "127.0.0.1", 0) as port:
+        yield f"http://127.0.0.1:{port}/v1"
 
 
 def ask(contexts, *, server=None, **settings):
