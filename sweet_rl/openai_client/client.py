@@ -80,19 +80,19 @@ class _Endpoint:
 
 
 class OpenAIClient:
-    """Sends requests, tries again what can pass, and says what cannot.
+    """Sends requests and retries those that may still succeed.
 
     Args:
-        base_urls: where the models are, like `http://host:8000/v1`; several that offer the same ones in a list.
+        base_urls: the servers' addresses, like `http://host:8000/v1`; several that serve the same models in a list.
         api_key: sent as a bearer token; "EMPTY" (what local servers expect) when None. Never shown.
-        retry: how often and how patiently.
-        request: fields of every request, over those that it has; None leaves one out.
-        headers: of every request, over ours.
-        direct: past the environment's proxies, to a server of our own on this machine.
+        retry: how often and how patiently a request is tried.
+        request: fields that override those of every request; None removes one.
+        headers: HTTP headers that override ours.
+        direct: bypass the environment's proxies, for a server of our own on this machine.
         max_connections: requests of this client in flight at once.
         sleep: waits between attempts; replaceable for tests.
-        jitter: where the randomness of waits comes from.
-        named_by: a sentence that says which flags name the server, for the person who can correct them.
+        jitter: source of the waits' randomness.
+        named_by: a sentence that says which flags name the server, for error messages.
 
     Raises:
         UsageError: no address, or a key that no HTTP header can carry.
@@ -144,11 +144,11 @@ class OpenAIClient:
 
         Args:
             body: the request.
-            any_reply: silence, thoughts alone, a refusal or a tool call instead of a text are a reply, too: an
-                agent's answer, whatever it is. Else the request has failed.
+            any_reply: accept silence, thoughts alone, a refusal or a tool call as the reply of an agent;
+                otherwise the request has failed.
 
         Raises:
-            RequestFailed: after the attempts, or at once where trying again is of no use.
+            RequestFailed: after all attempts, or at once where a retry cannot help.
             ServiceError: no server answers, or it refuses every request: a person must act.
         """
         reply, sent = await self._send("chat/completions", body, partial(read_chat, any_reply=any_reply))

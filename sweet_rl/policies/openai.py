@@ -1,8 +1,7 @@
 """An agent behind any OpenAI-compatible server; vLLM also returns tokens and their log-probabilities.
 
-It asks in one of two ways. "completions": we render the prompt, and the string that is recorded is the one
-that the model reads. "chat": the server renders, and what is recorded is the messages sent. Retries are the
-client's business.
+Two APIs: with "completions" we render the prompt, and the recorded string is the one the model reads; with
+"chat" the server renders it, and the messages sent are recorded. The client retries.
 
 Published behaviour: docs/published/sweet_rl.md#agent, #in-episodes.
 """
@@ -48,17 +47,17 @@ class OpenAIPolicy:
     first). With the plain format the server adds its own.
 
     Args:
-        client: of the server; closed with the policy.
-        model: the name under which it is served.
+        client: connects to the server; closed with the policy.
+        model: its name on the server.
         system_prompt: the agent's rules, given verbatim before the dialogue; "" for none, None for those of the
             world that it plays (`sweet_rl.simulate` sets them).
         chat_format: how dialogues become prompts, for "completions"; default is the plain format.
         api: "completions" or "chat".
         temperature: 0 is greedy.
         max_tokens: tokens of one turn at most (published: 1024).
-        seed: of the whole run; each turn is sent its own, which servers honour as they can.
-        server: "auto" looks at the server's list of models to see whether it is vLLM; "vllm" and "other" say
-            so without asking.
+        seed: for the whole run; each turn gets its own, which servers honour as far as they can.
+        server: "auto" looks at the server's list of models to see whether it is vLLM; "vllm" and "other" skip
+            that.
     """
 
     def __init__(

@@ -39,10 +39,10 @@ class TransformersPolicy:
         temperature: 0 is greedy.
         max_new_tokens: tokens of one turn at most (published: 1024).
         max_batch: turns computed together at most; memory grows with it.
-        max_dialogues: dialogues that are kept in memory between their turns at most.
-        cache_gib: memory for them at most, unless the turns that are computed need more; 0 keeps none.
-        continuous: let a turn begin when another one ends. False: one batch after the other, nothing kept. So
-            it is for models whose texts cannot be read in slots, too (`sweet_rl.policies.engine.serves`).
+        max_dialogues: dialogues kept in memory between their turns at most.
+        cache_gib: memory for them at most, unless the turns being computed need more; 0 keeps none.
+        continuous: start a turn as soon as another one ends. False: one batch after the other, nothing kept;
+            always so for models whose texts cannot be read in slots (`sweet_rl.policies.engine.serves`).
         device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
         dtype: "auto" (that of the checkpoint), "float32", "bfloat16", "float16".
         seed: of the whole run.
@@ -120,7 +120,7 @@ class TransformersPolicy:
         """`n` completions for each prompt, in order; a prompt is read once for all that are in one batch.
 
         Args:
-            prompts: tokenised as they are, no token is added.
+            prompts: tokenised verbatim, no token is added.
             n: completions for each.
             seeds: one for each prompt. Default: made from the policy's seed and the prompt, so that the same
                 prompt gets the same completions whenever it is asked for.

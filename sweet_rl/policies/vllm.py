@@ -44,8 +44,8 @@ class VLLMServer:
         python: interpreter of the environment that has vLLM. Default: this one.
         tensor_parallel_size: GPUs that share one copy of the model.
         data_parallel_size: copies of the model.
-        log_path: where its output goes, appended. Default: a new temporary file; either is kept.
-        max_restarts: how often a server that died is started again.
+        log_path: file to which its output is appended. Default: a new temporary file; either is kept.
+        max_restarts: how often a server that died is restarted.
         on_progress: called every few seconds while the model loads, with a line to show.
     """
 

@@ -1,4 +1,4 @@
-"""Simulated humans played by a model behind any OpenAI-compatible server: one that reads, one that sees pages.
+"""Simulated humans played by a model on any OpenAI-compatible server: one reads, one sees pages.
 
 Published behaviour: docs/published/sweet_rl.md#backend-programming, #frontend-design, #in-episodes.
 """
