@@ -83,7 +83,7 @@ class OpenAIClient:
     """Sends requests and retries those that may still succeed.
 
     Args:
-        base_urls: the servers' addresses, like `http://host:8000/v1`; several that serve the same models in a list.
+        base_urls: like `http://host:8000/v1`; in a list, several that serve the same models.
         api_key: sent as a bearer token; "EMPTY" (what local servers expect) when None. Never shown.
         retry: how often and how patiently a request is tried.
         request: fields that override those of every request; None removes one.
