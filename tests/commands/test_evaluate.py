@@ -263,21 +263,18 @@ def test_failed_episodes_are_counted_and_left_out(games, capsys):
     assert report["return"]["mean"] == pytest.approx((-1 + -2.5) / 2)
 
 
-def test_a_file_without_rewards_is_refused(games):
-    rows = [row | {"reward": None} for _, row in read_rows(games)]
-    replace_rows(games, rows)
-    with pytest.raises(UsageError, match=r"holds no rewards.*sweet-rl evaluate_code"):
-        evaluate_games(str(games), k=2)
-
-
-def test_wrong_repeats_are_refused(games):
-    with pytest.raises((UsageError, DataError), match=r"3"):
-        evaluate_games(str(games), k=3)
-
-
-@pytest.mark.parametrize(("flags", "message"), [({"k": 0}, "--k"), ({"margin": 0}, "--margin")])
-def test_wrong_flags_are_refused(games, flags, message):
-    with pytest.raises(UsageError, match=message):
+@pytest.mark.parametrize(
+    ("change", "flags", "message"),
+    [
+        ({"reward": None}, {"k": 2}, r"holds no rewards.*sweet-rl evaluate_code"),
+        ({}, {"k": 3}, "3"),
+        ({}, {"k": 0}, "--k"),
+        ({}, {"margin": 0}, "--margin"),
+    ],
+)
+def test_what_cannot_be_reported_is_refused(games, change, flags, message):
+    replace_rows(games, [row | change for _, row in read_rows(games)])
+    with pytest.raises((UsageError, DataError), match=message):
         evaluate_games(str(games), **flags)
 
 
