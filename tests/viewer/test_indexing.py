@@ -118,22 +118,10 @@ def test_lines_that_cannot_be_read_are_told_and_passed_over(tmp_path):
     assert "is not JSON" in index.broken[0][1]
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("DISCOUNT", [0]),
-        ("about the dis", [0]),
-        ("the about", []),
-        ("zebra", []),
-        ('"; DROP TABLE rows --', []),
-        ("ask) OR (t", []),
-        ("*", []),
-        ("  ", []),
-        ("caf\u00e9 OR about", []),
-    ],
-)
-def test_a_search_is_for_words_in_their_order_and_never_a_query(index, text, found):
-    assert index.search(text) == found
+def test_a_search_is_for_words_in_their_order_and_never_a_query(index):
+    assert index.search("DISCOUNT") == index.search("about the dis") == [0]
+    queries = ('"; DROP TABLE rows --', "ask) OR (t", "*", "  ", "caf\u00e9 OR about")
+    assert [index.search(text) for text in ("the about", "zebra", *queries)] == [[]] * 7
 
 
 def test_accents_and_what_stands_between_words_do_not_matter(tmp_path):

@@ -64,19 +64,12 @@ def test_row_has_the_answer_without_fence_beside_the_hidden_function(trajectorie
     assert code.row(trajectory)["code"] == " def f(): pass"
 
 
-@pytest.mark.parametrize(
-    ("answer", "expected"),
-    [
-        ("x = 1", "x = 1"),
-        ("Here:\n```python\nx = 1\n```\nBye", "\nx = 1\n"),
-        ("```\nx = 1\n```", "\nx = 1\n"),
-        ("```python\nx = 1", "\nx = 1"),
-        ("```js\nx\n```", "js\nx\n"),
-        ("```a``` ```python\nx```", "\nx"),
-    ],
-)
-def test_fences_go_by_the_published_rule(answer, expected):
-    assert published_code(answer) == expected
+FENCES = {"x = 1": "x = 1", "Here:\n```python\nx = 1\n```\nBye": "\nx = 1\n", "```\nx = 1\n```": "\nx = 1\n"}
+FENCES |= {"```python\nx = 1": "\nx = 1", "```js\nx\n```": "js\nx\n", "```a``` ```python\nx```": "\nx"}
+
+
+def test_fences_go_by_the_published_rule():
+    assert {answer: published_code(answer) for answer in FENCES} == FENCES
 
 
 def test_tests_are_results_where_graded_and_expressions_where_not(trajectories):
@@ -128,19 +121,15 @@ def test_thoughts_are_given_only_where_there_are_any(trajectories):
     assert not any("output" in entry for entry in messages)
 
 
-@pytest.mark.parametrize(
-    ("output", "shown"),
-    [
-        ("visible", {}),
-        ("OUTPUT:visible", {}),
-        ("I think. OUTPUT:visible", {"thoughts": "I think."}),
-        ("visible and more", {"output": "visible and more"}),
-    ],
-)
-def test_raw_output_is_given_where_it_is_not_thoughts_and_visible_text(trajectories, output, shown):
-    turn = replace(trajectories[0].dialogue_history[1], content="visible", output=output, input="")
-    (message,) = code.row(replace(trajectories[0], dialogue_history=(turn,)))["messages"]
-    assert {name: message[name] for name in ("thoughts", "output") if name in message} == shown
+def test_raw_output_is_given_where_it_is_not_thoughts_and_visible_text(trajectories):
+    more = {
+        "I think. OUTPUT:visible": {"thoughts": "I think."},
+        "visible and more": {"output": "visible and more"},
+    }
+    for output, shown in ({"visible": {}, "OUTPUT:visible": {}} | more).items():
+        turn = replace(trajectories[0].dialogue_history[1], content="visible", output=output, input="")
+        (message,) = code.row(replace(trajectories[0], dialogue_history=(turn,)))["messages"]
+        assert {name: message[name] for name in ("thoughts", "output") if name in message} == shown
 
 
 def test_reflections_are_shown_and_found(trajectories):
