@@ -306,13 +306,11 @@ def _pairing(
             means = measure.estimate(mine), measure.estimate(yours)
             yield Row(name, measure.unit, measure.better, *means, found)
 
-    found = [
-        row for each in measures for row in rows(each.name, each, each.by_task(ours), each.by_task(theirs))
-    ]
-    top = measures[0]
+    tables = [(each.name, each, each.by_task(ours), each.by_task(theirs)) for each in measures]
+    found = [row for each in tables for row in rows(*each)]
+    top, (_, _, mine, yours) = measures[0], tables[0]
     if not found or found[0].name != top.name:
         raise UsageError(f"No task has been graded in both {str(first.path)!r} and {str(other.path)!r}.")
-    mine, yours = top.by_task(ours), top.by_task(theirs)
     family = {one.task: one.family for one in ours if one.family}
     names = sorted(set(family.values()))
     families = [

@@ -29,11 +29,7 @@ CUT_OFF, REFUSED, TOOL_CALL, EMPTY = "cut off", "refused", "tool call instead of
 
 NOT_GRADABLE: Final = "not gradable"
 
-_FLAWS: Final = {
-    FinishReason.LENGTH: CUT_OFF,
-    FinishReason.REFUSED: REFUSED,
-    FinishReason.TOOL_CALLS: TOOL_CALL,
-}
+_FLAWS = {FinishReason.LENGTH: CUT_OFF, FinishReason.REFUSED: REFUSED, FinishReason.TOOL_CALLS: TOOL_CALL}
 _SERVICES: Final = {
     StopReason.POLICY_FAILED: "agent could not be asked",
     StopReason.USER_FAILED: "human could not be asked",

@@ -230,12 +230,10 @@ def report_of(found: Episodes, title: str, *, problems: Sequence[str] = (), **gi
     counts = len(found.contents), len(episodes), sum(one.failed for one in episodes)
     categories = [Category(name, several, len(several) / len(episodes)) for name, several in largest]
     turns = sum(one.turns for one in episodes)
-    found_flaws = {flaw: flaws[flaw] for flaw in (CUT_OFF, REFUSED, TOOL_CALL, EMPTY)}
+    counted = {flaw: flaws[flaw] for flaw in (CUT_OFF, REFUSED, TOOL_CALL, EMPTY)}
     no_grade = {one.task: one.why for one in by_category.get(NOT_GRADABLE, ())}
     given["problems"] = [*found.problems, *problems]
-    return Report(
-        title, *counts, lines_of(found), categories, turns, found_flaws, no_grade, families, **given
-    )
+    return Report(title, *counts, lines_of(found), categories, turns, counted, no_grade, families, **given)
 
 
 def _line(measure: Measure, values: ByTask) -> Line:
@@ -330,7 +328,5 @@ def measures_of(several: Sequence[Episodes]) -> list[Measure]:
 def passes(values: ByTask, k: int) -> tuple[Estimate, Estimate]:
     """pass@k and pass^k of success, over the tasks that have k repeats: of one at least."""
     enough = [task for task in values.values() if len(task) >= k]
-    some, every = (
-        [[chance(k, round(sum(one)), len(one))] for one in enough] for chance in (pass_at, pass_all)
-    )
+    some, every = ([[how(k, round(sum(one)), len(one))] for one in enough] for how in (pass_at, pass_all))
     return mean_over_tasks(some, low=0.0, high=1.0), mean_over_tasks(every, low=0.0, high=1.0)

@@ -313,12 +313,8 @@ def _as_found(record: dict[str, Json], place: Path) -> dict[str, Json]:
     was = next(before, now)
     if was.resolve() == now.resolve():
         return record
-    found = [
-        one | {"path": str(now.resolve() / path.relative_to(was))}
-        for one, path in outputs
-        if path.is_relative_to(was)
-    ]
-    return record | {"outputs": found}
+    inside = ((one, path.relative_to(was)) for one, path in outputs if path.is_relative_to(was))
+    return record | {"outputs": [one | {"path": str(now.resolve() / path)} for one, path in inside]}
 
 
 def outputs_of(record: Mapping[str, Json], *, in_place: bool = False) -> list[Path]:

@@ -45,9 +45,8 @@ class Step:
     @property
     def command(self) -> str:
         """The line that does the same by hand."""
-        return shown(
-            shlex.join([*self.launcher, *(["sweet-rl"] if ":" not in self.run else []), *self.arguments])
-        )
+        program = ["sweet-rl"] if ":" not in self.run else []
+        return shown(shlex.join([*self.launcher, *program, *self.arguments]))
 
     @property
     def arguments(self) -> list[str]:
