@@ -53,7 +53,11 @@ def offline(folder, tasks=None):
     """Three repeats of some tasks, graded: one of them right. A random model would get none right."""
     tasks = tasks or [task.row for task in load_tasks("mini:train", num_tasks=6)]
     rows = [
-        {"task": task["problem_description"], "answers": ["What?", f"answer {repeat}"], "reward": repeat == 1}
+        {
+            "task": task["problem_description"],
+            "answers": ["What?", f"answer {repeat}"],
+            "reward": int(repeat == 1),
+        }
         for repeat in range(3)
         for task in tasks
     ]
