@@ -143,11 +143,8 @@ def test_a_torn_log_is_named(played, tmp_path, torn):
 
 
 def test_other_peoples_logs_are_read(log, tmp_path):
-    said = [
-        ChatMessageSystem(content="Be brief."),
-        ChatMessageUser(content="2+2?"),
-        ChatMessageAssistant(content="4"),
-    ]
+    said = [ChatMessageUser(content="2+2?"), ChatMessageAssistant(content="4")]
+    said = [ChatMessageSystem(content="Be brief."), *said]
     scores = {"match": Score(value="C")}
     sample = EvalSample(id=7, epoch=2, input="2+2?", target="4", messages=said, scores=scores)
     write_eval_log(log.model_copy(update={"samples": [sample]}), tmp_path / "other.eval")
@@ -224,17 +221,8 @@ def test_a_human_at_a_url(agent_url, human_url, earned, tmp_path):
 @pytest.mark.browser
 def test_pages(agent_url, tmp_path):
     options = 'options={"max_turns": 2, "viewport": "320x240"}'
-    flags = [
-        "sweet_rl/world",
-        "-T",
-        "world=html",
-        "-T",
-        options,
-        "--limit",
-        "1",
-        "--model",
-        "openai-api/local/designer",
-    ]
+    flags = ["sweet_rl/world", "-T", "world=html", "-T", options, "--limit", "1"]
+    flags += ["--model", "openai-api/local/designer"]
     _, log = inspect_eval(agent_url, tmp_path, *flags)
     value = log.samples[0].scores["earned"].value
     assert value["turns"] == 2

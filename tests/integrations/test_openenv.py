@@ -75,17 +75,8 @@ def test_reset_step_and_state(url):
 
 
 def test_a_port_that_is_taken_is_named(url):
-    command = [
-        sys.executable,
-        "-m",
-        "sweet_rl",
-        "serve_env",
-        "code",
-        "--num_tasks",
-        "1",
-        "--port",
-        url.rpartition(":")[2],
-    ]
+    command = [sys.executable, "-m", "sweet_rl", "serve_env", "code", "--num_tasks", "1"]
+    command += ["--port", url.rpartition(":")[2]]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "Cannot listen on 127.0.0.1, port" in done.stderr

@@ -193,14 +193,8 @@ def test_ctrl_c_says_how_to_go_on(models, ray_flags, tmp_path, capsys):
 
     threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
-        sample_best_of_n(
-            tmp_path / "in.jsonl",
-            output,
-            models["policy"],
-            max_tokens=30,
-            batch_size=2,
-            **ray_flags | {"ray_workers": 1},
-        )
+        flags = {"max_tokens": 30, "batch_size": 2, **ray_flags, "ray_workers": 1}
+        sample_best_of_n(tmp_path / "in.jsonl", output, models["policy"], **flags)
     assert f"{len(rows_of(output))} of 120 rows are in {output}; the same command" in capsys.readouterr().err
 
 

@@ -70,14 +70,8 @@ def test_a_human_who_cannot_be_asked_is_an_error_and_no_reward(agent_url, tmp_pa
 
 
 def test_a_game_rewards_its_turns(agent_url, tmp_path):
-    flags = [
-        "--env.taskset.world",
-        "twenty_questions",
-        "-n",
-        "1",
-        "--env.taskset.options",
-        '{"max_turns": 3}',
-    ]
+    flags = ["--env.taskset.world", "twenty_questions", "-n", "1"]
+    flags += ["--env.taskset.options", '{"max_turns": 3}']
     (episode,) = vf_eval(agent_url, tmp_path, *flags)
     (trace,) = episode["traces"]
     ours = sweet_rl.simulate(

@@ -22,35 +22,20 @@ PICTURE = "data:image/png;base64,iVBORw0KGgo="
 
 def method(name, successes, *, curves=True):
     """A method with a run for each success; its curve rises to it."""
-    runs = [
-        Run(
-            seed,
-            {
-                "success": Counted(success, success - 0.1, success + 0.1, n=50),
-                "useful question": Counted(2 * success),
-                "auc": Counted(0.75, n=3120),
-            },
-            {
-                "success": tuple((100.0 * x, success * x / 9) for x in range(10)),
-                "loss": tuple((float(x), 1 / x) for x in range(1, 30)),
-            }
-            if curves
-            else {},
-            (Ending(2, 30, 10), Ending(3, 20, 15)),
-        )
-        for seed, success in enumerate(successes)
-    ]
+    runs = []
+    for seed, success in enumerate(successes):
+        measures = {"success": Counted(success, success - 0.1, success + 0.1, n=50)}
+        measures |= {"useful question": Counted(2 * success), "auc": Counted(0.75, n=3120)}
+        drawn = {"success": tuple((100.0 * x, success * x / 9) for x in range(10))}
+        drawn |= {"loss": tuple((float(x), 1 / x) for x in range(1, 30))}
+        runs.append(Run(seed, measures, drawn if curves else {}, (Ending(2, 30, 10), Ending(3, 20, 15))))
     return Method(name, f"the {name}", f"what {name} does", tuple(runs), {"examples": 4000})
 
 
 def sample_results(own=(0.5, 0.6, 0.7), start=(0.1, 0.25, 0.25), rival=(0.5, 0.5, 0.8)):
     methods = {name: method(name, each) for name, each in (("start", start), ("own", own), ("rival", rival))}
     part = Comparison(
-        "world",
-        "the world",
-        own="own",
-        start="start",
-        text="What is played.",
+        *("world", "the world", "own", "start", "What is played."),
         measures=(
             Measure("success", "success"),
             Measure("useful question", "useful question", "number", "behaviour"),
@@ -63,19 +48,11 @@ def sample_results(own=(0.5, 0.6, 0.7), start=(0.1, 0.25, 0.25), rival=(0.5, 0.5
             claim_over_seeds("own beats the rival", methods["own"], methods["rival"], "success"),
         ),
     )
-    asked = Turn(
-        "Is it alive?",
-        "No.",
-        "useless question",
-        -0.41,
-        (Candidate("Is it red?", 0.7, 3, "useful question"), Candidate("Is it alive?", None)),
-    )
+    candidates = Candidate("Is it red?", 0.7, 3, "useful question"), Candidate("Is it alive?", None)
+    asked = Turn("Is it alive?", "No.", "useless question", -0.41, candidates)
     unscored = Turn("Is it old?", None, "useless question", None, (Candidate("Is it red?", 0.7),))
     return Results(
-        "sweet",
-        "A study",
-        "of everything",
-        (part,),
+        *("sweet", "A study", "of everything", (part,)),
         (
             Dialogue("own", "the own", 1.0, "Guess.", "run(x, scale3)", (asked,)),
             Dialogue("start", "the start", -3.0, solution="banana", turns=(Turn("Is it a dog?", None),)),

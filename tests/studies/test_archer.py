@@ -103,15 +103,10 @@ def game(number, task, turns, *, solved, failed=False, thing="it"):
         entries.append(AgentTurn("assistant", said, input="", output=said, reward=0.0 if last else -1.0))
         entries.append(Message("user", "Yes." if last else "No."))
     stop = StopReason.USER_FAILED if failed else StopReason.ENDED if solved else StopReason.TURN_LIMIT
-    return Trajectory(
-        task=task,
-        dialogue_history=tuple(entries),
-        answer="",
-        sample_index=number,
-        stop_reason=stop,
-        reward=None if failed else float(solved - turns),
-        error=Failure("dead", "down") if failed else None,
+    ended = (
+        {"reward": None, "error": Failure("dead", "down")} if failed else {"reward": float(solved - turns)}
     )
+    return Trajectory(task, tuple(entries), "", sample_index=number, stop_reason=stop, **ended)
 
 
 def write_games(path, games):
@@ -161,11 +156,7 @@ def test_results_say_what_the_files_say(study):
     assert run.measures["swapped"].mean == 0.75
     assert "swapped" not in part.method("online_filteredbc").runs[0].measures
     assert (run.measures["auc"].mean, "auc_swapped" in run.measures) == (0.9, False)
-    assert run.curves["return"] == (
-        (0, -12.0),
-        (63, -6.0),
-        (127, -4.0),
-    )  # by the games that were learned from
+    assert run.curves["return"] == ((0, -12.0), (63, -6.0), (127, -4.0))  # by the games learned from
     assert run.curves["loss"] == ((1, 9.0), (2, 5.0), (3, 5.0))
     assert part.method("online_filteredbc").runs[0].curves["loss"] == ()
     bounds = {method.name: method.mean("return") for method in part.methods if method.bound}

@@ -90,29 +90,21 @@ def looked_at(study, name, rows):
     ("place", "candidates", "scores", "found"),
     [
         # of four comparisons three are won; the turn that was taken, delivery, is no repetition of itself
-        (
-            1,
-            [ASK["tuning"], ASK["delivery"], ASK["storage"], ASK["framing"]],
-            [0.4, 0.25, 0.2, 0.3],
-            {"auc_questions": 0.75},
-        ),
-        (1, [ASK["tuning"], ASK["storage"], ASK["framing"]], [0.3, None, 0.1], {"auc_questions": 1.0}),
-        (1, [ASK["tuning"], ASK["delivery"]], [0.3, 0.1], {}),
+        (1, "tuning delivery storage framing", [0.4, 0.25, 0.2, 0.3], {"auc_questions": 0.75}),
+        (1, "tuning storage framing", [0.3, None, 0.1], {"auc_questions": 1.0}),
+        (1, "tuning delivery", [0.3, 0.1], {}),
         # delivery is known by now: to ask about it again is a waste
-        (3, [ASK["tuning"], ASK["delivery"]], [0.1, 0.2], {"auc_questions": 0.0}),
+        (3, "tuning delivery", [0.1, 0.2], {"auc_questions": 0.0}),
         # something is missing: an answer is worse than a question
-        (
-            3,
-            [GUESS, ASK["tuning"], ASK["storage"]],
-            [0.2, 0.3, 0.1],
-            {"auc_questions": 1.0, "auc_useful_early": 1.0, "auc_useless_early": 0.0},
-        ),
-        (3, [GUESS, ASK["storage"]], [0.3, 0.1], {"auc_useless_early": 0.0}),
+        (3, "GUESS tuning storage", [0.2, 0.3, 0.1], {"auc_questions": 1, "auc_useful_early": 1, "auc_useless_early": 0}),
+        (3, "GUESS storage", [0.3, 0.1], {"auc_useless_early": 0.0}),
         # everything is known: the answer is better than any question
-        (5, [ANSWER, ASK["storage"]], [0.9, 0.1], {"auc_answering": 1.0}),
+        (5, "ANSWER storage", [0.9, 0.1], {"auc_answering": 1.0}),
     ],
-)
+)  # fmt: skip
 def test_what_a_critic_is_measured_by(study, place, candidates, scores, found):
+    said = {**ASK, "GUESS": GUESS, "ANSWER": ANSWER}
+    candidates = [said[name] for name in candidates.split()]
     replace_rows(study.ranked("sweet"), [ranked(trajectory(0, WON, 1.0), place, candidates, scores)])
     replace_rows(study.pairs("sweet"), [])
     assert agreement(study, "sweet") == {name: Counted(area, n=1) for name, area in found.items()}
@@ -145,14 +137,9 @@ def test_results_say_what_the_files_hold(study):
     for name in ("warm_start", "sweet"):
         looked_at(study, name, rows)
     study.path("sweet").mkdir()
-    replace_rows(
-        study.path("sweet") / "metrics.jsonl",
-        [
-            {"step": 1, "loss": 0.7, "acc": 0.5, "chosen_reward": 0.2, "reject_reward": -0.1},
-            {"step": 2, "loss": 0.6},
-            {"eval_loss": 0.5, "step": 2},
-        ],
-    )
+    first = {"step": 1, "loss": 0.7, "acc": 0.5, "chosen_reward": 0.2, "reject_reward": -0.1}
+    metrics = [first, {"step": 2, "loss": 0.6}, {"eval_loss": 0.5, "step": 2}]
+    replace_rows(study.path("sweet") / "metrics.jsonl", metrics)
 
     found = results(study, {})
     part, chosen = found.comparisons
