@@ -115,12 +115,8 @@ def test_they_come_back_whole(episodes, folder, tmp_path):
 def test_harbor_takes_them_and_gives_them_back(folder, tmp_path):
     before = documents(folder)
     export(folder, tmp_path / "straight.jsonl", to="trajectories")
-    checked = subprocess.run(
-        [HARBOR, ROOT / "tests/integrations/harbor_check.py", folder],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [HARBOR, ROOT / "tests/integrations/harbor_check.py", folder]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout + checked.stderr
     export(folder, tmp_path / "through.jsonl", to="trajectories")
     assert load_trajectories(tmp_path / "through.jsonl") == load_trajectories(tmp_path / "straight.jsonl")

@@ -117,12 +117,8 @@ def test_a_file_of_credit_becomes_columns(folder, rows, tmp_path, capsys, ending
             assert row[name] == pytest.approx(wanted[name], abs=1e-5)
         assert all(row[name] == wanted[name] for name in ("task_id", "sample_index", "env_mask"))
     for task in ("t0", "t1"):  # each turn once, less the mean of the task's
-        first = [
-            row["advantages"][at]
-            for row in found
-            if row["task_id"] == task
-            for at, _ in runs(row["env_mask"])
-        ]
+        of_task = [row for row in found if row["task_id"] == task]
+        first = [row["advantages"][at] for row in of_task for at, _ in runs(row["env_mask"])]
         assert sum(first) == pytest.approx(0, abs=1e-6)
         assert max(map(abs, first)) > 0.01
 

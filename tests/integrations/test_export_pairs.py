@@ -61,31 +61,18 @@ def test_what_trl_tokenises_is_what_training_here_sees(export, tokenizer):
 
     tok = AutoTokenizer.from_pretrained(tokenizer)
     (row,) = export({"prompt": LATER, "chosen": "a b", "rejected": "c"})
-    ours = tok(LATER, add_special_tokens=False)["input_ids"]
+    ours, said = (tok(text, add_special_tokens=False)["input_ids"] for text in (LATER, "a b"))
     assert tok(row["prompt"])["input_ids"] == ours
-    assert tok(row["prompt"] + row["chosen"])["input_ids"] == [
-        *ours,
-        *tok("a b", add_special_tokens=False)["input_ids"],
-        tok.eos_token_id,
-    ]
+    assert tok(row["prompt"] + row["chosen"])["input_ids"] == [*ours, *said, tok.eos_token_id]
 
 
 def test_whole_dialogues_are_cut_where_the_agent_begins_to_differ(export, capsys):
-    told = "In light that the final answer is: x."
-    rows = export(
-        {"chosen": f"{LATER}ab", "rejected": f"{LATER}ac"},
-        {
-            "chosen": f"{told}{LATER}ab",
-            "rejected": f"{told}{PROMPT}Why?{TURN_END}{USER}So.{TURN_END}{AGENT}c",
-        },
-    )
-    assert rows == [
+    told, other = "In light that the final answer is: x.", f"Why?{TURN_END}{USER}So.{TURN_END}{AGENT}c"
+    late = {"chosen": f"{told}{LATER}ab", "rejected": f"{told}{PROMPT}{other}"}
+    asked = f"What?{TURN_END}{USER}This.{TURN_END}{AGENT}ab{TURN_END}"
+    assert export({"chosen": f"{LATER}ab", "rejected": f"{LATER}ac"}, late) == [
         {"prompt": LATER.removeprefix(BEGIN), "chosen": f"ab{TURN_END}", "rejected": f"ac{TURN_END}"},
-        {
-            "prompt": told + PROMPT,
-            "chosen": f"What?{TURN_END}{USER}This.{TURN_END}{AGENT}ab{TURN_END}",
-            "rejected": f"Why?{TURN_END}{USER}So.{TURN_END}{AGENT}c{TURN_END}",
-        },
+        {"prompt": told + PROMPT, "chosen": asked, "rejected": f"{other}{TURN_END}"},
     ]
     said = capsys.readouterr().out
     assert "2 pairs without a prompt" in said
@@ -110,13 +97,9 @@ def test_messages_for_trl_have_the_prompt_apart(export):
 
 
 def test_messages_for_openrlhf_are_whole_and_differ_in_the_last(export):
-    row = {"prompt": PROMPT, "chosen": "a", "rejected": "b"}
-    assert export(row, format="openrlhf", conversational=True) == [
-        {
-            "chosen": [say("user", "Write."), say("assistant", "a")],
-            "rejected": [say("user", "Write."), say("assistant", "b")],
-        }
-    ]
+    row, asked = {"prompt": PROMPT, "chosen": "a", "rejected": "b"}, say("user", "Write.")
+    (found,) = export(row, format="openrlhf", conversational=True)
+    assert found == {"chosen": [asked, say("assistant", "a")], "rejected": [asked, say("assistant", "b")]}
     with pytest.raises(DataError, match=r"line 1: field 'chosen' continues for 3 messages"):
         export({"chosen": f"{LATER}a", "rejected": f"{PROMPT}b"}, format="openrlhf", conversational=True)
 

@@ -92,13 +92,8 @@ def play(tasks, **settings):
         played.append(trajectory)
 
     policy = CityAsker(ORACLE.answer, list(cities()), **settings)
-    games = {
-        "make_env": lambda: GuessMyCityEnv(ORACLE),
-        "policy": policy,
-        "on_finished": keep,
-        "concurrency": 4,
-    }
-    asyncio.run(rollout(schedule(tasks, 1, seed=0), **games))
+    games = {"make_env": lambda: GuessMyCityEnv(ORACLE), "policy": policy, "on_finished": keep}
+    asyncio.run(rollout(schedule(tasks, 1, seed=0), concurrency=4, **games))
     return played
 
 

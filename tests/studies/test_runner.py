@@ -122,11 +122,8 @@ def test_what_is_special_about_each_way_of_sweet_rl(study):
     steps = (step for chain in first_round(study) for step in chain if step.name.startswith("critic"))
     trained = {step.name: step.flags["beta"] for step in steps}
     assert trained == {"critic": CRITIC["beta"], "critic_blind": BLIND_CRITIC["beta"]}
-    own = {
-        "sweet_wrong": "take_swapped",
-        "sweet_shuffled": "shuffle_scores",
-        "sweet_oracle": "score_by_oracle",
-    }
+    own = {"sweet_wrong": "take_swapped", "sweet_shuffled": "shuffle_scores"}
+    own |= {"sweet_oracle": "score_by_oracle"}
     for way, chain in chains.items():
         found = [step.run.rpartition(":")[2] for step in chain if step.run.startswith(OWN_STEPS)]
         assert found == ([own[way]] if way in own else [])
@@ -144,12 +141,7 @@ def test_two_rounds_have_as_many_dialogues_in_all_and_the_second_begins_where_th
     sampled = [step.flags["data_fraction"] for step in steps if step.run == "sample_best_of_n"]
     assert sampled == [0.5, 0.5]  # two of four dialogues of each task
     pretrained = [step.flags["pretrain"] for step in steps if step.run == "train_dpo"]
-    assert pretrained == [
-        "embedded",
-        "embedded",
-        str(study.path("first.sweet")),
-        str(study.path("first.sweet")),
-    ]
+    assert pretrained == ["embedded"] * 2 + [str(study.path("first.sweet"))] * 2
 
 
 def made_by(step):
@@ -200,14 +192,9 @@ def test_every_way_of_sweet_rl_is_measured():
 def test_another_port_of_the_human_is_no_other_setting(study, tmp_path):
     """Marked as done under one address, a step is done under another; under another seed it is not."""
     step = next(step for step in in_rounds(rounds(study)) if step.run == "simulate_interactions")
-    record = {
-        "step": {"name": step.name, "flags": step.settings},
-        "inputs": [],
-        "outputs": [],
-        "status": "finished",
-    }
+    record = {"step": {"name": step.name, "flags": step.settings}, "inputs": [], "outputs": []}
     records = Records(tmp_path)
-    records._last[step.name] = record
+    records._last[step.name] = record | {"status": "finished"}
     assert "http://127.0.0.1:1/v1" in step.command  # what is printed is what can be typed
     moved = replace(step, flags=dict(step.flags) | {"env_base_url": "http://127.0.0.1:2/v1"}, needs=())
     assert records.look(moved).state == "done"

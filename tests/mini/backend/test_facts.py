@@ -147,11 +147,8 @@ def test_a_list_of_questions_is_taken_apart():
     questions = questions_in(
         "Some questions:\n1. Is 2.5 the rate?\n2) What about negative values?\n- Any default?"
     )
-    assert [question.text for question in questions] == [
-        "Is 2.5 the rate?",
-        "What about negative values?",
-        "Any default?",
-    ]
+    asked = ["Is 2.5 the rate?", "What about negative values?", "Any default?"]
+    assert [question.text for question in questions] == asked
     assert questions[0].polar
     assert questions[0].numbers == {2.5}
     assert Topic.ERROR in questions[1].topics

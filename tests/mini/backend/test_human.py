@@ -170,12 +170,8 @@ def test_all_hidden_constants_of_a_mini_task_can_be_asked_for(family):
     """Clarifying questions decide success: at most nine give away all that the request hides."""
     questions = WELL_POSED[family]
     assert len(questions) <= 9
-    synonyms = {
-        "lower": "in lower case",
-        "upper": "in capitals",
-        "": "sorted order",
-        ", reverse=True": "highest first",
-    }
+    synonyms = {"lower": "in lower case", "upper": "in capitals"}
+    synonyms |= {"": "sorted order", ", reverse=True": "highest first"}
     for problem in itertools.islice(mini.problems("families", family, "test", 0), 12):
         row = mini.row_of(problem)
         parameters = problem.signature.partition("(")[2].rstrip(")").replace("_", " ").split(", ")
