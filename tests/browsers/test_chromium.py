@@ -21,16 +21,10 @@ from sweet_rl.errors import ServiceError
 from tests.conftest import ROOT
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
-TAILWIND = '<link href="https://unpkg.com/tailwindcss@2.2.19/dist/tailwind.min.css" rel="stylesheet">'
-SHOP = f"""<html>{TAILWIND}<body class="bg-gray-100">
-<h1 class="bg-red-500 text-white text-2xl font-bold h-16">Shop</h1>
-<img src="https://picsum.photos/id/48/300/200"><p>words <b>bold</b> more</p>
-<input placeholder="Name" autofocus><button class="animate-pulse" style="width:90px">Buy</button></body></html>"""
-MOVING = f"""{TAILWIND}<style>@keyframes go {{ from {{ left: 0 }} to {{ left: 400px }} }}
-.a {{ position: relative; animation: go 1s 1 forwards }} .b {{ position: relative; animation: go .3s infinite }}</style>
-<input autofocus value=caret><div class=a>once</div><div class=b>for ever</div><marquee>slides</marquee><progress></progress>
-<svg width=90 height=40><circle r=9 cy=9><animate attributeName=cx to=80 dur=.4s repeatCount=indefinite /></circle></svg>
-<video controls></video><img loading=lazy style="margin-top:3000px" src="https://picsum.photos/40/30">"""
+SHOP, MOVING, LEAVING, ARRIVING, HOSTILE, REACHING = (
+    Path(__file__).with_name("pages").joinpath(f"{name}.html").read_text().removesuffix("\n")
+    for name in ("shop", "moving", "leaving", "arriving", "hostile", "reaching")
+)
 
 
 def pixels(page):
@@ -77,25 +71,12 @@ def test_one_page_is_one_picture(service, services):
     assert moving.height > 3000
 
 
-LEAVING = """<html style="background: teal"><head><base href="http://elsewhere.invalid/" target="_top">
-<meta http-equiv="refresh" content="0; url=http://elsewhere.invalid/"><style>p {{ color: red; margin: 90px }}
-@keyframes away {{ to {{ background: url(late.png) }} }} body {{ animation: away 1s infinite }}</style></head>
-<body style="height: 3000px"><p>{text}</p><details open><summary>More</summary>{text}</details>
-<form><input name="a" value="{text}"><textarea name="t">{text}</textarea><input name="c" type="checkbox" checked>
-<select name="s"><option>one<option selected>{text}</select></form><iframe name="f" srcdoc="<p>{text}"></iframe>
-<iframe src="frame.html"></iframe><video src="late.mp4" autoplay loop></video><input autofocus></body></html>"""
-ARRIVING = """<html><body><p>Here</p><details><summary>More</summary>hidden</details>
-<form><input name="a"><textarea name="t"></textarea><input name="c" type="checkbox">
-<select name="s"><option>one<option>two<option>three</select></form><iframe name="f"></iframe>
-<iframe src="frame.html"></iframe><img src="small.png"></body></html>"""
-
-
 def test_a_page_leaves_nothing_to_the_next_one_in_its_window(services):
     with services(browsers=1) as service:
         fresh = service.render(ARRIVING)
     with services(browsers=1) as service:
         for text in ("two", "three"):
-            service.render(LEAVING.format(text=text))
+            service.render(LEAVING.replace("TEXT", text))
             assert service.render(ARRIVING) == fresh
         seat = service.service._seats[0]
 
@@ -151,33 +132,6 @@ def test_bad_pages_have_pictures(service, html, height, problem):
 def test_a_page_of_five_megabytes(service):
     page = service.render(f"<p title='{'word ' * 990_000}'>{'word ' * 5_000}")
     assert page.height > 768
-
-
-HOSTILE = """<script>
-open('http://HOST/popup'); alert('wait'); confirm('wait'); print();
-const link = document.createElement('a'); link.href = 'data:text/plain,x'; link.download = 'x.txt'; link.click();
-try { localStorage.a = 1 } catch {}
-try { navigator.serviceWorker.register('/sw.js') } catch {}
-for (const way of [() => fetch('http://HOST/fetch'), () => new WebSocket('ws://HOST/ws'), () => new EventSource('http://HOST/es'),
-  () => navigator.sendBeacon('http://HOST/beacon', 'x'), () => new Image().src = 'http://HOST/image',
-  () => new Worker(URL.createObjectURL(new Blob(["fetch('http://HOST/worker')"]))),
-  () => { const peer = new RTCPeerConnection({ iceServers: [{ urls: 'stun:HOST' }] }); peer.createDataChannel('x');
-          peer.createOffer().then((offer) => peer.setLocalDescription(offer)); },
-  () => new WebTransport('https://HOST/wt'), () => document.forms[0].submit(), () => { location = 'file:///etc/passwd' },
-  () => { onload = () => { location = 'http://HOST/location' } },
-]) try { way()?.catch?.(() => {}) } catch {}
-document.title = 'ran'; document.body?.append('ran');
-</script>"""
-REACHING = """<link rel=dns-prefetch href=http://HOST><link rel=preconnect href=http://HOST><link rel=prefetch href=http://HOST/prefetch>
-<link rel=preload as=image href=http://HOST/preload><link rel=stylesheet href=http://HOST/css><link rel=icon href=http://HOST/icon>
-<link rel=manifest href=http://HOST/manifest><link rel=modulepreload href=http://HOST/module><link rel=prerender href=http://HOST/prerender>
-<style>@import 'http://HOST/import'; @font-face { font-family: f; src: url(http://HOST/font) } body { font-family: f; background: url(http://HOST/background) }</style>
-<meta http-equiv=refresh content='0;url=http://HOST/refresh'><script src=http://HOST/script></script>
-<body background=http://HOST/body><img src=http://HOST/img srcset='http://HOST/srcset 2x'><iframe src=http://HOST/iframe></iframe>
-<iframe srcdoc='<img src=http://HOST/nested><meta http-equiv=refresh content="0;url=http://HOST/deep">'></iframe>
-<form action=http://HOST/form><input type=image src=http://HOST/button></form><video src=http://HOST/video poster=http://HOST/poster autoplay></video>
-<audio src=http://HOST/audio autoplay></audio><object data=http://HOST/object></object><embed src=http://HOST/embed><a href=http://HOST/a ping=http://HOST/ping>a</a>
-<svg><image href=http://HOST/svg /><use href=http://HOST/use#x /></svg><a href="http://HOST/" id=x autofocus>x</a>"""
 
 
 @contextlib.contextmanager
