@@ -26,19 +26,9 @@ def _row(
     """
     if needs and find_spec(needs) is None:
         return []
-    score = None if honest is None else 1.0
-    return [
-        Case(name, f"{honest or reference}\n", score, None, f"{reference}\n", tests, description=description),
-        Case(
-            f"{name}: junk",
-            f"{junk}\n",
-            score and junk_score,
-            None,
-            f"{reference}\n",
-            tests,
-            description=description,
-        ),
-    ]
+    task = f"{reference}\n", tests, None, description
+    case = Case(name, f"{honest or reference}\n", None if honest is None else 1.0, None, *task)
+    return [case, case._replace(name=f"{name}: junk", answer=f"{junk}\n", score=case.score and junk_score)]
 
 
 _DOUBLE = "def level(x):\n    return x * 2"

@@ -1,13 +1,10 @@
 """Honest answers while somebody stops the grading and lets it go on: how many are lost.
 
-Half of them sleep, half compute, each for the better part of its limit.
-
-Run: python -m tests.grading.stops [--answers 200] [--stops 10] [--limit_s 1]
+Half of them sleep, half compute, each for the better part of its limit. Run as a command, it is the grading.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import subprocess
@@ -36,8 +33,7 @@ WAYS = ("Ctrl-Z", "the whole tree")
 
 def lost(way: str, *, answers: int, stops: int, limit_s: float) -> int:
     """How many answers got no value. A stop is longer than what a test may take by the clock."""
-    command = [sys.executable, "-m", "tests.grading.stops", "--graded_here"]
-    command += ["--answers", str(answers), "--limit_s", str(limit_s)]
+    command = [sys.executable, "-m", "tests.grading.stops", str(answers), str(limit_s)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, process_group=0) as grading:
         assert grading.stdout is not None
         assert grading.stdout.readline() == "begun\n"
@@ -61,24 +57,10 @@ def lost(way: str, *, answers: int, stops: int, limit_s: float) -> int:
         return answers - int(grading.stdout.readline())
 
 
-def _grade(answers: int, limit_s: float) -> None:
+if __name__ == "__main__":
+    answers, limit_s = int(sys.argv[1]), float(sys.argv[2])
     tests = [f"sleeps({0.9 * limit_s})", f"computes({0.6 * limit_s})"]
     jobs = (Job("fixed", [Program(_SOURCE, [tests[number % 2]])]) for number in range(answers))
     with Sandbox(workers=2, timeout_s=limit_s) as sandbox:
         print("begun", flush=True)
         print(sum(values[0].text == "1" for values in sandbox.run(jobs)))
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--answers", type=int, default=200)
-    parser.add_argument("--stops", type=int, default=10)
-    parser.add_argument("--limit_s", type=float, default=1.0)
-    parser.add_argument("--graded_here", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.graded_here:
-        _grade(given.answers, given.limit_s)
-    else:
-        for way in WAYS:
-            count = lost(way, answers=given.answers, stops=given.stops, limit_s=given.limit_s)
-            print(f"{way}: {given.stops} stops during {given.answers} answers, {count} lost")

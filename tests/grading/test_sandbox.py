@@ -323,9 +323,7 @@ def test_every_test_gets_a_fresh_definition_and_every_job_a_fresh_process_of_the
     assert len({values[0].fingerprint for values in sandbox.run(jobs)}) == 1
 
 
-def test_an_answer_finds_nothing_of_earlier_jobs_in_its_memory():
-    secret = "the_reference_returns_4711"
-    search = """
+SEARCH = """
 import gc, sys
 def f(prefix):
     frames, found = [sys._getframe()], 0
@@ -334,9 +332,12 @@ def f(prefix):
     texts = [repr(frame.f_locals) for frame in frames] + [repr(o)[:10**5] for o in gc.get_objects()]
     return sum(prefix + "_returns_4711" in text for text in texts)
 """
+
+
+def test_an_answer_finds_nothing_of_earlier_jobs_in_its_memory():
     with Sandbox(workers=1, timeout_s=5) as sandbox:
-        run(sandbox, f"def f(x):\n    '''{secret}'''\n    return 1\n", "f(1)")
-        assert run(sandbox, search, "f('the_reference')")[0].text == "0"
+        run(sandbox, "def f(x):\n    'the_reference_returns_4711'\n    return 1\n", "f(1)")
+        assert run(sandbox, SEARCH, "f('the_reference')")[0].text == "0"
 
 
 def test_a_worker_that_the_machine_has_killed_is_replaced():
@@ -351,18 +352,17 @@ def test_a_worker_that_the_machine_has_killed_is_replaced():
         assert [values[0].text for values in sandbox.run(jobs)] == [str(n) for n in range(20)]
 
 
-def test_workers_that_die_again_and_again_are_not_replaced_for_ever(monkeypatch):
+@pytest.mark.parametrize(
+    ("layers", "words"), [(None, "have died"), (["rlimits"], "machine's settings changed")]
+)
+def test_workers_that_die_are_not_replaced_for_ever_nor_by_others_with_less_protection(
+    monkeypatch, layers, words
+):
     with Sandbox(workers=1) as sandbox:
         monkeypatch.setattr(WorkerProcess, "next_child", lambda self: None)
-        with pytest.raises(SandboxError, match="have died"):
-            run(sandbox, NOTHING, "1")
-
-
-def test_a_worker_with_less_protection_does_not_replace_another(monkeypatch):
-    with Sandbox(workers=1) as sandbox:
-        monkeypatch.setattr(WorkerProcess, "next_child", lambda self: None)
-        monkeypatch.setattr(WorkerProcess, "layers", lambda self: ["rlimits"])
-        with pytest.raises(SandboxError, match="machine's settings changed"):
+        if layers:
+            monkeypatch.setattr(WorkerProcess, "layers", lambda self: layers)
+        with pytest.raises(SandboxError, match=words):
             run(sandbox, NOTHING, "1")
 
 

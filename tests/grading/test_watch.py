@@ -176,7 +176,6 @@ def test_a_process_that_somebody_has_stopped_does_not_wait():
 
 @pytest.mark.parametrize("way", WAYS)
 def test_no_answer_is_lost_to_a_stop(way):
-    """`python -m tests.grading.stops` does it at length."""
     assert lost(way, answers=12, stops=3, limit_s=0.5) == 0
 
 

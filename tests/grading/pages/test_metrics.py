@@ -86,18 +86,18 @@ def test_combined_is_the_plain_mean():
     assert 0 < values["combined"] < 1
 
 
-@pytest.mark.parametrize(
-    "drafts",
-    [
-        pytest.param([moved(SHOP, d, d / 2) for d in (0, 8, 24, 80, 240)], id="things move"),
-        pytest.param([SHOP[:count] for count in (10, 7, 4, 1, 0)], id="things are missing"),
-    ],
-)
-def test_the_further_from_the_target_the_worse_by_every_metric(drafts):
+DRAFTS = {
+    "things move": [moved(SHOP, d, d / 2) for d in (0, 8, 24, 80, 240)],
+    "things are missing": [SHOP[:count] for count in (10, 7, 4, 1, 0)],
+}
+
+
+@pytest.mark.parametrize("name", DRAFTS)
+def test_the_further_from_the_target_the_worse_by_every_metric(name):
     target = page(SHOP)
-    values = [compare(page(draft), target) for draft in drafts]
-    for name in WEIGHT_FREE:
-        course = [value[name] for value in values]
+    values = [compare(page(draft), target) for draft in DRAFTS[name]]
+    for metric in WEIGHT_FREE:
+        course = [value[metric] for value in values]
         assert course[0] == 1
         assert course == sorted(course, reverse=True)
         assert course[0] > course[1] > course[-1]
@@ -132,25 +132,8 @@ def test_another_width_is_scaled():
     assert values["text"] == values["layout"] == 0  # not known
 
 
-def text(words, x=0.0, y=0.0):
-    return Box("p", x, y, 100, 20, words)
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "expected"),
-    [
-        ([text("Open now")], [text("open NOW")], 1),
-        ([text("one two")], [text("one three")], 0.5),  # 2 * 1 common of 4 words
-        ([text("one two", x=683)], [text("one two")], 0.5),  # out of reach: half of it is for the place
-        ([text("one two", x=341.5)], [text("one two")], 0.75),
-        ([text("one two"), text("three")], [text("one two")], 0.8),  # (2 + 2) of 5 words
-        ([text("one")], [], 0),
-        ([], [], 1),
-        ([text("a a b")], [text("a b b")], 2 / 3),
-    ],
-)
-def test_text_by_hand(first, second, expected):
-    assert text_agreement(elements_of(first), elements_of(second)) == pytest.approx(expected)
+def text(words, x=0.0):
+    return Box("p", x, 0, 100, 20, words)
 
 
 def block(x=0.0, y=0.0, width=100.0, height=100.0, tag="img"):
@@ -158,20 +141,28 @@ def block(x=0.0, y=0.0, width=100.0, height=100.0, tag="img"):
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "expected"),
+    ("agreement", "first", "second", "expected"),
     [
-        ([block()], [block()], 1),
-        ([block()], [block(width=50)], 0.5),
-        ([block(y=171)], [block()], 0.5),  # half of 342
-        ([block()], [block(tag="button")], 0),
-        ([block(), block(x=400)], [block()], 2 / 3),  # 200 of 300
-        ([block(width=400, height=400), block(x=800)], [block(width=400, height=400)], 800 / 900),
-        ([block()], [], 0),
-        ([block(width=0)], [], 1),  # nothing to be seen
+        (text_agreement, [text("Open now")], [text("open NOW")], 1),
+        (text_agreement, [text("one two")], [text("one three")], 0.5),  # 2 * 1 common of 4 words
+        (text_agreement, [text("one two", x=683)], [text("one two")], 0.5),  # out of reach: half of it is for the place
+        (text_agreement, [text("one two", x=341.5)], [text("one two")], 0.75),
+        (text_agreement, [text("one two"), text("three")], [text("one two")], 0.8),  # (2 + 2) of 5 words
+        (text_agreement, [text("one")], [], 0),
+        (text_agreement, [], [], 1),
+        (text_agreement, [text("a a b")], [text("a b b")], 2 / 3),
+        (layout_agreement, [block()], [block()], 1),
+        (layout_agreement, [block()], [block(width=50)], 0.5),
+        (layout_agreement, [block(y=171)], [block()], 0.5),  # half of 342
+        (layout_agreement, [block()], [block(tag="button")], 0),
+        (layout_agreement, [block(), block(x=400)], [block()], 2 / 3),  # 200 of 300
+        (layout_agreement, [block(width=400, height=400), block(x=800)], [block(width=400, height=400)], 800 / 900),
+        (layout_agreement, [block()], [], 0),
+        (layout_agreement, [block(width=0)], [], 1),  # nothing to be seen
     ],
-)
-def test_layout_by_hand(first, second, expected):
-    assert layout_agreement(elements_of(first), elements_of(second)) == pytest.approx(expected)
+)  # fmt: skip
+def test_elements_by_hand(agreement, first, second, expected):
+    assert agreement(elements_of(first), elements_of(second)) == pytest.approx(expected)
 
 
 def test_areas_count_where_their_background_shows():

@@ -105,10 +105,7 @@ def fork() -> int:
 
 
 def end(child: int) -> None:
-    """Kill it (-1: everybody that may be killed), and wait until no child is left.
-
-    Nothing is learned of how they have ended.
-    """
+    """Kill it (-1: all that may be killed), and wait until no child is left; how they have ended is not learned."""
     _unlocked.kill(child, _SIGKILL)
     while _unlocked.waitpid(-1, None, 0) > 0:
         pass
@@ -316,16 +313,11 @@ _NETWORK_VERSION, _SCOPE_VERSION = 4, 6
 
 
 def restrict(readable: Iterable[str], hidden: Iterable[str], writable: str | None, null: str) -> list[str]:
-    """From now on only this, for the calling process and all that it forks: Landlock.
+    """Landlock: from now on only this, for the calling process and all that it forks.
 
-    Args:
-        readable: folders.
-        hidden: folders below them, of which only the names can be read.
-        writable: a folder where files can be made.
-        null: a file that can be written to.
-
-    Returns:
-        The layers that are active: none, "Landlock", and the name of its scope where signals have one.
+    That is: readable folders, but of those below them that are hidden only the names; the folder where files can be
+    made; the file that can be written to. Returns the layers that are active: none, or "Landlock", and the name of its
+    scope where signals have one.
     """
     try:
         version = _syscall(_CREATE, None, 0, 1)

@@ -322,13 +322,10 @@ def _serve(
     *,
     alone: bool,
 ) -> None:
-    """One child after the other.
+    """One child after the other: `prepare` is done before a fork, `doors` are closed behind it.
 
-    Args:
-        prepare: to be done before a fork.
-        doors: to be closed behind a child.
-        look: at what differs once a child has had a file, and which none can change back.
-        alone: this is process 1 of its own namespace, may kill everybody else and takes all with it.
+    `look` sees what differs once a child has had a file, and what none can change back. `alone`: this is process 1 of
+    its own namespace, may kill everybody else and takes all with it.
     """
     untouched, channel = look(), isolation.channel()
     attached = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, pairs.outer)
