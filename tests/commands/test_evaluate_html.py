@@ -377,7 +377,7 @@ def test_messages_show_the_target(tmp_path, monkeypatch):
         (output.parent / second["chosen"][0]["content"][1]["image"]).read_bytes()
     )
     rows = read_pairs(DataSettings(dataset=str(output)), seed=0)[0]
-    assert [row.chosen.pictures[0].width for row in rows] == [64, 64]
+    assert [row.sides[0].pictures[0].width for row in rows] == [64, 64]
 
 
 def test_a_pair_of_other_trajectories_is_named(tmp_path):
