@@ -3,10 +3,10 @@
     python examples/recipes/sweet.py OUT
 
 plays with the embedded agent on the mini benchmark, and gives the pairs, the losses and the weights of these commands (both trainings with
-`--train_batch_size 16 --max_len 8192 --eval_fraction 0`):
+`--train_batch_size 8 --max_len 8192 --eval_fraction 0`):
 
     sweet-rl train_dpo --pretrain embedded --dataset OUT/dialogue_pairs.jsonl --mean_log_prob --learning_rate 3e-4 --save_path OUT/critic
-    sweet-rl sample_best_of_n OUT/dialogues.jsonl sampled.jsonl embedded --best_of_n 6 --max_tokens 48
+    sweet-rl sample_best_of_n OUT/dialogues.jsonl sampled.jsonl embedded --best_of_n 3 --max_tokens 48
     sweet-rl rank_best_of_n sampled.jsonl ranked.jsonl OUT/critic
     sweet-rl generate_random_pairs_from_ranks ranked.jsonl OUT/turn_pairs.jsonl --num_pairs 2
     sweet-rl train_dpo --pretrain embedded --dataset OUT/turn_pairs.jsonl --nll_loss_coef 0.3 --learning_rate 2e-4 --save_path OUT/policy
@@ -40,8 +40,8 @@ from sweet_rl.training.models import load_model, save_whole
 from sweet_rl.training.settings import DataSettings, ModelSettings
 from sweet_rl.training.steps import StepSampler, history_groups, rate_factor
 
-AGENT, TASKS, REPEATS, CANDIDATES, PAIRS_OF_A_TURN, MAX_TOKENS = "embedded", 40, 4, 6, 2, 48
-BETA, PAIRS_PER_UPDATE, MAX_LEN, WARMUP, MAX_NORM, SEED = 0.1, 16, 8192, 0.03, 1.0, 42
+AGENT, TASKS, REPEATS, CANDIDATES, PAIRS_OF_A_TURN, MAX_TOKENS = "embedded", 12, 4, 3, 2, 48
+BETA, PAIRS_PER_UPDATE, MAX_LEN, WARMUP, MAX_NORM, SEED = 0.1, 8, 8192, 0.03, 1.0, 42
 CRITIC = {"mean": True, "nll": 0.0, "learning_rate": 3e-4}
 POLICY = {"mean": False, "nll": 0.3, "learning_rate": 2e-4}
 
