@@ -29,7 +29,6 @@ from sweet_rl.worlds.alfworld.players import thought as household_thought
 from sweet_rl.worlds.dangerous_taxi.data import hint_of
 from sweet_rl.worlds.dangerous_taxi.game import encode
 from sweet_rl.worlds.dangerous_taxi.tasks import thought as taxi_thought
-from sweet_rl.worlds.question_games.oracles import GradioOracle, OpenAIOracle
 from tests.preferences.test_ranking import turn
 from tests.users.test_model import page
 
@@ -96,7 +95,7 @@ def judge_of_pages(color):
 def oracle_on_a_server(game):
     def told(hidden):
         body = asked(
-            lambda client, _: OpenAIOracle(world_of(game).asking, client, "m"),
+            lambda _, url: world_of(game).user.make_oracle("openai", f"{url}/v1", model="m"),
             lambda oracle: oracle.reply(about(hidden, "Is it big?")),
         )
         assert hidden in body
@@ -107,7 +106,7 @@ def oracle_on_a_server(game):
 
 def oracle_behind_gradio(hidden):
     body = asked(
-        lambda _, url: GradioOracle(world_of("twenty_questions").asking, url),
+        lambda _, url: world_of("twenty_questions").user.make_oracle("gradio", url),
         lambda oracle: oracle.reply(about(hidden, "Is it big?")),
     )
     assert hidden in body

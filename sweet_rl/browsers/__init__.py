@@ -1,4 +1,9 @@
-"""Pages, rendered by a real browser without network. Others know nothing else of browsers."""
+"""Web pages in a real browser without network: HTML in, a picture and the boxes of its elements out.
+
+Begin with `service.py` (a pool of browsers, a cache of what they drew), then `page.py` (what is asked, what comes back).
+`chromium.py` and `firefox.py` start one browser each, `assets.py` is what pages may load. The rest of the library
+imports only this package.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Dialogues as models read them: prompt strings (`formats`), and where turns stand in token ids (`turns`)."""
+"""Dialogues as models read them: messages in, prompt strings or token ids with the agent's turns marked out.
+
+Begin with `formats.py` (chat templates, plain transcripts), then `turns.py` (where each turn stands in the ids).
+`reflect_format.py` is the format of Reflect-RL.
+"""
 
 from sweet_rl.chat.formats import (
     EMBEDDED,

@@ -1,7 +1,7 @@
-"""The command line: `sweet-rl STAGE --flags`.
+"""The command line: `sweet-rl STAGE --flags` in, a call of that stage's function out.
 
-`stage` makes a command of a function, `parse` reads its flags, `main` lists, explains and runs all commands; `progress`
-and `servers` are what commands share while they run.
+Begin with `stage.py`, which makes a command of a function; `parse.py` reads flags, `main.py` lists and explains all
+commands. `progress.py` and `servers.py` are what commands share while they run.
 """
 
 from sweet_rl.cli.main import help_text, load, run, stages

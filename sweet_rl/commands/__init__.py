@@ -1,4 +1,5 @@
-"""The stages: one function a module, its parameters are the flags (`sweet_rl.cli` lists them).
+"""The stages: one function a module, whose parameters are its flags (`sweet_rl.cli` lists them).
 
-A stage puts parts together, prints, and nothing else; what it does lives in the rooms below.
+A stage takes settings and files, puts parts together, prints, and writes files with a record; what it does lives in
+the packages below. Begin with `simulate_interactions.py`: an agent and a human talk, and rows are written.
 """

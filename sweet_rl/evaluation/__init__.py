@@ -1,5 +1,5 @@
-"""What a run is worth, and which of two is better: episodes to numbers, reports, comparisons and their page.
+"""What a run is worth, and which of two is better: files of episodes in, numbers, reports and a page out.
 
-`episodes` reads what numbers need of a file of trajectories, `report` is about one run, `comparison` says what a path names and
-compares runs task by task, `page` shows both. Nothing is played or graded here.
+Begin with `report.py` (one run), then `comparison.py` (runs compared task by task). `episodes.py` reads what numbers
+need, `page.py` shows them. Nothing is played or graded here.
 """

@@ -1,8 +1,11 @@
-"""Trajectories to scores. Knows nothing of rollouts, so that old runs can be graded again.
+"""Trajectories to scores; it knows nothing of rollouts, so that old runs can be graded again.
 
-`GRADERS` are those of other packages, for any world. Also here: from an answer's text to the code in it, by the
-published word filter and fences, or leniently, which shows how much of a score is a matter of format. The lenient
-reading only ever looks for a definition of the function that the tests call; what it reads runs as any answer does.
+Begin with `code.py`: an answer's text, the code in it, its hidden tests, a score. `hidden_tests.py` and `expressions.py`
+plan what is called and compared, `sandbox/` runs it, `pages/` grades web pages, `report.py` is the table.
+
+Also here: from an answer's text to the code in it, by the published word filter and fences, or leniently, which shows
+how much of a score is a matter of format. The lenient reading only ever looks for a definition of the function that
+the tests call; what it reads runs as any answer does. `GRADERS` are those of other packages, for any world.
 
 Published behaviour: docs/published/sweet_rl.md#grading-code.
 """

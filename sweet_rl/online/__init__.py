@@ -1,5 +1,6 @@
 """ArCHer and its relatives: two critics over utterances, a policy over tokens, a replay buffer.
 
-Import what you need from its module: `settings` and `replay` load no torch, the others do. Published
-arithmetic that is questionable lives in `published` alone; everything else computes the repaired one.
+Settings and a world come in; episodes, checkpoints and curves go out. Begin with `archer.py`, then `loop.py` (play, store,
+learn) and `learner.py` (one update). `reflect/` is Reflect-RL. `settings` and `replay` load no torch, the others do.
+Published arithmetic that is questionable lives in `published.py` alone; everything else computes the repaired one.
 """

@@ -1,7 +1,8 @@
 """The worlds that agents play in, by name: ours, those of installed packages, and `module:ATTRIBUTE`.
 
-A world of your own is an object of a subclass of `World`; an entry point of the group `sweet_rl.worlds` gives
-it a name. Nothing outside a world's folder knows its name but the list here.
+Begin with `base.py`, the contract: tasks in, an `Env` for each episode out. A world of your own is an object of a subclass
+of `World`; an entry point of the group `sweet_rl.worlds` gives it a name. Nothing outside a world's folder knows its name
+but the list here.
 """
 
 from sweet_rl.worlds.base import World, no_agent
