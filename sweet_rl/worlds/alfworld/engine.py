@@ -346,6 +346,6 @@ def start() -> dict[str, Callable[..., Any]]:
 
 
 if __name__ == "__main__":  # python -m sweet_rl.worlds.alfworld.engine FD FOLDER
-    from sweet_rl.worlds.alfworld import engine  # noqa: PLW0406 - its states are pickled by this name
+    import sweet_rl.worlds.alfworld.engine as engine  # noqa: PLW0406 - its states are pickled by this name
 
     work(engine.start)
