@@ -47,7 +47,9 @@ class Source(Settings):
 class NumTasks(Settings):
     """Tasks."""
 
-    num_tasks: int | None = flag(None, "the first so many; default all.", at_least=1, aliases=("limit",))
+    num_tasks: int | None = flag(
+        None, "so many of them at most, from the first on.", at_least=1, aliases=("limit",)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

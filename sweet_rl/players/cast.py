@@ -359,7 +359,12 @@ class Cast:
         human = self.human
         if not self.simulated:
             return human.server_named and self.world.user.by == "oracle"
-        return human.server_named or (human.env_model != "scripted" and not USERS.knows(human.env_model))
+        if human.server_named:
+            return True
+        here = (
+            {"scripted"} if self.world.user.model else {"scripted", "auto"}
+        )  # where no model plays the human
+        return human.env_model not in here and not USERS.knows(human.env_model)
 
     def check_human(self) -> None:
         """Find what is wrong with who answers before anything starts."""
@@ -392,6 +397,11 @@ class Cast:
     def human_prompt(self) -> str:
         """The instructions of the model that plays the human."""
         path = self.human.user_prompt_path or self.world.user.prompt
+        if not path:
+            raise UsageError(
+                f"{self.world.name} has no prompt for a model that plays its human: name a file with --user_prompt_path, "
+                "or write it into the world, as `user=Answers(prompt=...)`."
+            )
         template = load_prompt(path)
         self.world.user.check_prompt(template, path)
         return template
@@ -403,8 +413,9 @@ class Cast:
             return {"env_model": model}
         if not self.simulated:
             return {"env_model": model if self.human_served else "embedded"} | human.asked()
-        prompt = load_prompt(human.user_prompt_path or self.world.user.prompt)
-        settings: dict[str, Json] = {"env_model": model, "user_prompt": prompt_digest(prompt)}
+        path, settings = human.user_prompt_path or self.world.user.prompt, dict[str, Json](env_model=model)
+        if path:
+            settings["user_prompt"] = prompt_digest(load_prompt(path))
         if not self.human_served:
             return settings
         return settings | self.world.user.settings(self.options) | human.asked()

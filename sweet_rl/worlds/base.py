@@ -165,4 +165,8 @@ def one_level(world: World, options: Options, request: LevelRequest) -> list[Lev
 
 def no_agent(world: World, name: str) -> UsageError:
     """The error for a scripted agent that there is not."""
+    if name in world.agents:
+        return UsageError(
+            f"{world.name} names a player {name!r}, and does not write `make_agent`, which makes it."
+        )
     return no_such(f"player of {world.name}", name, list(world.agents))

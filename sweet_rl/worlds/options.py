@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from sweet_rl.chat.reflect_format import CHOICES
 from sweet_rl.contracts import User
-from sweet_rl.errors import UsageError
+from sweet_rl.errors import UsageError, no_such
 from sweet_rl.flags import REQUIRED, Settings, flag, no_flag
 from sweet_rl.flags.models import NoSandbox, Skill
 from sweet_rl.flags.shared import Compatible
@@ -128,6 +128,10 @@ class Answers:
     speaker: str | None = None
     hint: str = "see docs/backend.md."
     server: str = "start a server"
+
+    def __post_init__(self) -> None:
+        if self.by not in ("world", "oracle", "human"):
+            raise no_such("Answers.by", self.by, ("world", "oracle", "human"))
 
     def make(self, world: str = "This world") -> User:
         """Who answers without a model, in the world of this name.

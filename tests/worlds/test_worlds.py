@@ -1,5 +1,6 @@
 """Worlds by name, tasks by source, and the parsers of dialogues (the goldens hold the published one to the original)."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.mini.backend import tasks as mini
 from sweet_rl.types import ANSWER_MARKER
-from sweet_rl.worlds import World, all_worlds, first_for, load_tasks, names, world_of
+from sweet_rl.worlds import AgentRequest, Answers, World, all_worlds, first_for, load_tasks, names, world_of
 from sweet_rl.worlds.dialogue import OUTPUT_MARKER, parse_fixed, parse_published
 from sweet_rl.worlds.registry import world_with
 
@@ -222,3 +223,14 @@ def test_published_output_is_a_prefix_and_visible_is_in_it(text):
     parsed = parse_published(text)
     assert text.startswith(parsed.output)
     assert parsed.visible in parsed.output
+
+
+def test_what_a_world_says_wrongly_of_its_players_names_the_member():
+    with pytest.raises(UsageError, match=r"There is no Answers.by 'guest'.*Known: world, oracle, human"):
+        Answers(by="guest")
+
+    class Unmade(World):
+        name, agents = "unmade", {"waiter": {}}
+
+    with pytest.raises(UsageError, match="unmade names a player 'waiter', and does not write `make_agent`"):
+        asyncio.run(Unmade().make_agent(AgentRequest(name="waiter", tasks=[])))
