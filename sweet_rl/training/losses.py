@@ -70,8 +70,9 @@ def sigmoid(pairs: ScoredPairs, settings: LossSettings) -> Tensor:
     """DPO: -(1 - s) log sigma(beta h) - s log sigma(-beta h).
 
     Rafailov et al. 2023, arXiv 2305.18290, equation 7; with s, the share of labels assumed to be wrong:
-    Mitchell 2023, "A note on DPO with noisy preferences". A pair pulls with beta sigma(-beta h): the larger
-    beta, the smaller the departure from the reference after which it is content.
+    Mitchell 2023, "A note on DPO with noisy preferences". A pair pulls with beta sigma(-beta h): a larger beta
+    keeps the policy nearer to the reference. Also the loss of `sigmoid_norm`, `train_reward_model` and
+    `--compat published`: to change what train_dpo does by default, add a function and name it in `LossSettings`.
     """
     logits_B = settings.beta * pairs.h_B
     smoothing = settings.label_smoothing
