@@ -80,6 +80,8 @@ def test_a_worker_whose_children_cannot_work_is_not_asked_for_ever(one_worker):
     give = one_worker._give
 
     def kill(one, work):
+        while one.number() is None:  # it is about to begin
+            time.sleep(0.01)
         os.kill(one.number(), signal.SIGKILL)
         give(one, work)
 

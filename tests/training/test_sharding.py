@@ -232,7 +232,7 @@ def measured(trainer, run, kind, save=fitting.save):
 def ending(end, log=StepTrainer.log):
     def logged(trainer, logs, *more):
         if trainer.args.process_index == 1 and trainer.state.global_step == 4:
-            os.kill(os.getpid(), signal.SIGKILL) if end == "dies" else time.sleep(180)
+            os.kill(os.getpid(), signal.SIGKILL) if end == "dies" else time.sleep(900)
         log(trainer, logs, *more)
 
     return logged
@@ -278,7 +278,7 @@ def work(job, rank, port):
         StepTrainer.compute_loss = diverging()
     elif job["end"]:
         StepTrainer.log = ending(job["end"])
-    signal.alarm(180)
+    signal.alarm(900)
     try:
         load(job["stage"])(job["model"], job["data"], **job["flags"])
         status = 0
