@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,6 +45,7 @@ class Line(NamedTuple):
     small: str = ""  # what makes it small, behind it
     instead: tuple[str, str] = ("", "")  # or in it
     chromium: bool = False
+    household: bool = False
 
 
 LINES = [
@@ -94,8 +96,8 @@ LINES = [
     Line("R6", "python -m data_gen.auto_explore.gen_sft --task_file=data/auto_explore/tasks_filtered/train.json", "data/auto_explore/tasks_filtered/sft_policy.jsonl"),
     Line("R7", "python -m data_gen.taxi.reflection", "data/taxi/data_reflection.json"),
     Line("R7", "python -m data_gen.taxi.gen_sft", "data/taxi/sft_reflection.jsonl:2000 data/taxi/sft_policy.jsonl:2000"),
-    Line("R8", "python -m data_gen.alfworld.reflection", "data/alfworld/data_reflection.json", small="--num_records 50"),
-    Line("R8", "python -m data_gen.alfworld.gen_sft", "data/alfworld/sft_reflection.jsonl:50"),
+    Line("R8", "python -m data_gen.alfworld.reflection", "data/alfworld/data_reflection.json", small="--num_records 50", household=True),
+    Line("R8", "python -m data_gen.alfworld.gen_sft", "data/alfworld/sft_reflection.jsonl:50", household=True),
     Line("R9", "python supervised_pretrain.py --max_steps=2000 --task_file=data/auto_explore/tasks_filtered/sft_reflection.jsonl",
          "results/000_supervised_pretrain/checkpoint-2", instead=("2000", "2")),
     Line("R9", "python supervised_pretrain.py --max_steps=2000 --task_file=data/auto_explore/tasks_filtered/sft_policy.jsonl",
@@ -112,7 +114,7 @@ LINES = [
          "results/003_rl_finetune/checkpoint-1+results/000_supervised_pretrain/checkpoint-2", ("100", "1")),
     Line("R14", "python -m evaluation.auto_explore_gpt --task_file=data/auto_explore/tasks_filtered/test.json --eval_reps=10",
          "results/auto_explore_gpt.json", "no model was asked"),
-    Line("R15", "python -m evaluation.evaluate_gpt --scenario=alfworld --runs=100", "result.txt", "no model was asked"),
+    Line("R15", "python -m evaluation.evaluate_gpt --scenario=alfworld --runs=100", "result.txt", "no model was asked", household=True),
 ]  # fmt: skip
 
 WEBSIGHT = """
@@ -255,6 +257,8 @@ def checkout(tmp_path_factory):
 def test_a_printed_line(line, checkout):
     if line.chromium and shutil.which("chromium") is None:
         pytest.skip("no chromium on the PATH")
+    if line.household and find_spec("fast_downward") is None:
+        pytest.skip("the household engine is not installed: pip install 'sweet_rl[alfworld]'")
     for earlier in LINES[: LINES.index(line)]:  # asked for alone, a line has what it builds on
         if earlier.number[0] == line.number[0] and earlier.text not in checkout.seconds:
             checkout.type(earlier)
@@ -281,5 +285,8 @@ if __name__ == "__main__":
         print("| line | seconds | it says |\n|---|---|---|")
         for line in LINES:
             print(f"| {line.number} | ", end="", flush=True)
+            if line.household and find_spec("fast_downward") is None:
+                print("| needs sweet_rl[alfworld] |")
+                continue
             sentence = " ".join(typed.check(line).split())[:90]
             print(f"{typed.seconds[line.text]:.1f} | {sentence} |", flush=True)
