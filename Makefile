@@ -14,7 +14,7 @@ GPU_OUT ?= outputs/bench-gpu
 PIP := pip install --quiet --disable-pip-version-check
 
 .PRECIOUS: $(INTEGRATIONS)/%/.installed
-.PHONY: help install smollm2 demo demo-archer demo-reflect docs test test-lines check format budget test-vllm test-llama test-integrations dist test-dist bench bench-tiny bench-training bench-gpu clean
+.PHONY: help install smollm2 demo demo-archer demo-reflect docs test test-slow test-lines check format budget test-vllm test-llama test-integrations dist test-dist bench bench-tiny bench-training bench-gpu clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -54,8 +54,11 @@ docs: install  ## the documentation as a site: outputs/site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 test: export PYTHONDONTWRITEBYTECODE =  # tests start some hundred processes: they do not all compile the same files
-test: install  ## all tests that need neither network nor GPU
+test: install  ## the tests that need neither network nor GPU, without the slow ones
 	$(BIN)/pytest -n auto --dist loadgroup
+
+test-slow: install  ## what takes longer: processes that train side by side, studies, the largest attacks
+	$(BIN)/pytest -m slow -n auto --dist loadgroup --durations 0
 
 test-lines: install  ## every command line that the READMEs of the three papers print
 	$(BIN)/pytest -m lines -n 3 --dist loadgroup --durations 0 tests/test_published_lines.py

@@ -38,7 +38,7 @@ from tests.tiny_models import save_tiny_llama
 RAY = importlib.util.find_spec("ray")  # not imported: it reads the environment then, and we set a token there
 
 # One cluster for all of them; its workers import torch, on a busy machine for a minute.
-pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("ray")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.xdist_group("ray")]
 
 
 @pytest.fixture(scope="module")
