@@ -8,16 +8,12 @@ Published behaviour: docs/published/sweet_rl.md#agent, #in-episodes; docs/publis
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import json
 import logging
 import os
 import re
-import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
@@ -99,7 +95,7 @@ class TokenizerChat:
         """
         try:
             return self._apply(messages, open_turn=open_turn)
-        except (_template_error(), TypeError, ValueError, ArithmeticError) as error:
+        except _refusals() as error:
             entries = list(map(as_entry, messages))
             roles = ", ".join(str(entry["role"]) for entry in entries)
             repair = "Repair its chat_template.jinja, or choose another model."
@@ -123,7 +119,7 @@ class TokenizerChat:
     def _shows(self, *messages: Message) -> bool:
         try:
             return _PROBE in self._apply(messages)
-        except (_template_error(), TypeError, ValueError, ArithmeticError):
+        except _refusals():
             return False
 
     def _apply(self, messages: Sequence[Message | Entry], *, open_turn: bool = True) -> str:
@@ -134,92 +130,8 @@ class TokenizerChat:
             for entry in entries:
                 if isinstance(entry["content"], str):
                     entry["content"] = [{"type": "text", "text": entry["content"]}]
-        try:
-            with _bounded():
-                prompt: str = self.tokenizer.apply_chat_template(
-                    entries, add_generation_prompt=open_turn, tokenize=False
-                )
-            if len(prompt) <= LARGEST:
-                return prompt
-            problem = f"it makes a prompt of {len(prompt):,} characters"
-        except (RanAway, RecursionError, MemoryError, OverflowError) as error:
-            problem = first_line(error)
-        raise UsageError(
-            f"The chat template of {self.tokenizer.name_or_path!r} runs away: {problem}. Look at the loops and "
-            "macros in its chat_template.jinja (or tokenizer_config.json), or choose another model."
-        )
-
-
-SECONDS: Final = 10.0
-"""That one rendering may take; a template of a model takes less than a thousandth of one."""
-LARGEST: Final = 50_000_000
-"""Characters of a text, entries of a list, or a number, in a template."""
-MEMORY: Final = 2 * 2**30
-"""Bytes by which the process may grow while one is made."""
-_running: Final[dict[int, float]] = {}
-_lock: Final = threading.Lock()
-_begun: Final = threading.Event()
-
-
-class RanAway(Exception):
-    """A template, which is a stranger's program, takes too long or too much memory."""
-
-
-@cache
-def _guard_templates() -> None:
-    """From now on: no operator makes what no memory can hold, and a thread watches what is rendered."""
-    from jinja2.sandbox import SandboxedEnvironment
-
-    apply = SandboxedEnvironment.call_binop
-
-    def limited(self: SandboxedEnvironment, context: Any, operator: str, left: Any, right: Any) -> Any:
-        sizes = [len(one) if hasattr(one, "__len__") else abs(one) for one in (left, right)]
-        if sizes[0] * sizes[1] > LARGEST or (operator == "**" and sizes[1] > 16):
-            raise RanAway(f"it makes a value of more than {LARGEST:,} characters, or such a number")
-        return apply(self, context, operator, left, right)
-
-    SandboxedEnvironment.intercepted_binops = frozenset({"*", "**"})
-    SandboxedEnvironment.call_binop = limited  # type: ignore[method-assign]
-    threading.Thread(target=_watch, daemon=True, name="chat templates").start()
-
-
-def _watch() -> None:
-    """Stop what has run for too long, or made the process grow; sleeps while nothing is rendered."""
-    grown_from: dict[tuple[int, float], int] = {}
-    while _begun.wait():
-        time.sleep(0.25)
-        try:
-            pages = int(Path("/proc/self/statm").read_text().split()[1])
-        except OSError:  # not on Linux
-            pages = 0
-        with _lock:
-            grown_from = {one: grown_from.get(one, pages) for one in _running.items()}
-            for thread, began in grown_from:
-                late = time.monotonic() - began > SECONDS
-                if late or (pages - grown_from[thread, began]) * 4096 > MEMORY:
-                    del _running[thread]
-                    stop = ctypes.pythonapi.PyThreadState_SetAsyncExc
-                    stop(ctypes.c_ulong(thread), ctypes.py_object(RanAway))
-            if not _running:
-                _begun.clear()
-
-
-@contextmanager
-def _bounded() -> Iterator[None]:
-    """A block in which a template is rendered."""
-    _guard_templates()
-    thread = threading.get_ident()
-    with _lock:
-        _running[thread] = time.monotonic()
-    _begun.set()
-    try:
-        yield
-    except RanAway:
-        raise RanAway(f"it takes more than {SECONDS:g} s, or {MEMORY >> 30} GiB of memory") from None
-    finally:
-        with _lock:
-            _running.pop(thread, None)
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), None)  # what came too late
+        options: dict[str, Any] = {"add_generation_prompt": open_turn, "tokenize": False}
+        return str(self.tokenizer.apply_chat_template(entries, **options))
 
 
 class InstructedChat:
@@ -347,10 +259,11 @@ def tokenizer_digest(tokenizer: Any) -> str:
     return digest(sorted(tokenizer.get_vocab().items()))
 
 
-def _template_error() -> type[Exception]:
+def _refusals() -> tuple[type[Exception], ...]:
+    """What a template raises for messages that it cannot write."""
     from jinja2 import TemplateError  # comes with transformers
 
-    return TemplateError
+    return TemplateError, TypeError, ValueError, ArithmeticError, RecursionError
 
 
 EMBEDDED: Final = "embedded"
@@ -361,7 +274,7 @@ SMOLLM2_GGUF: Final = "SmolLM2-135M-Instruct.Q4_1.gguf"
 SMOLLM2_SHA256: Final = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 """Of that file, from which the folder is converted."""
 FETCHED: Final = ".fetched.json"
-"""In that folder: digests of its source and its files, with sizes and times. Hidden: no part of the model."""
+"""In that folder: the digest of its source. Hidden: no part of the model."""
 
 
 def user_cache() -> Path:
@@ -380,7 +293,7 @@ def model_path(model: str | Path) -> str:
     """What transformers and vLLM load for a name.
 
     Raises:
-        UsageError: `smollm2` is not in the user's cache, or not as it was fetched.
+        UsageError: `smollm2` is not in the user's cache.
     """
     folder = folder_of(model)
     if folder is not None and str(model) == SMOLLM2 and (problem := problem_of(folder)):
@@ -391,34 +304,18 @@ def model_path(model: str | Path) -> str:
 def problem_of(folder: Path) -> str:
     """What keeps a folder from being the fetched model, as a clause; empty if nothing does."""
     try:
-        fetched = json.loads((folder / FETCHED).read_text(encoding="utf-8"))
-        if fetched["source"] != SMOLLM2_SHA256:
-            return f"in {str(folder)!r} was converted from another file (SHA-256 {fetched['source']})"
-        expected = fetched["files"]
-        names = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
-        if differing := sorted(names ^ expected.keys()):
-            return f"in {str(folder)!r} has other files than were fetched ({differing[0]!r})"
-        for name, then in expected.items():
-            facts = (folder / name).stat()
-            now = {"bytes": facts.st_size, "mtime": facts.st_mtime, "sha256": then["sha256"]}
-            if now != then and _digest_of(folder / name, facts.st_size, facts.st_mtime) != then["sha256"]:
-                return f"in {str(folder)!r} has changed since it was fetched ({name!r})"
-    except FileNotFoundError:
+        source = json.loads((folder / FETCHED).read_text(encoding="utf-8"))["source"]
+    except (OSError, ValueError, KeyError, TypeError):
         return f"is not in the user's cache ({str(folder)!r})"
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        return f"in {str(folder)!r} cannot be checked ({error})"
-    return ""
+    if source == SMOLLM2_SHA256:
+        return ""
+    return f"in {str(folder)!r} was converted from another file (SHA-256 {source})"
 
 
 def sha256_of(path: Path) -> str:
     """The digest of a whole file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-@cache
-def _digest_of(path: Path, size: int, mtime: float) -> str:  # the same file is read once
-    return sha256_of(path)
 
 
 @cache

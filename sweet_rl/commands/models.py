@@ -69,17 +69,9 @@ def fetch_model(flags: FetchFlags, /) -> None:
                     (work / gguf.name).replace(gguf)
                 if problem_of(folder):
                     _convert(gguf, work / SMOLLM2)
-                    files = {}
-                    for path in sorted((work / SMOLLM2).iterdir()):
+                    for path in (work / SMOLLM2).iterdir():
                         sync_path(path)
-                        facts = path.stat()
-                        files[path.name] = {
-                            "bytes": facts.st_size,
-                            "mtime": facts.st_mtime,
-                            "sha256": sha256_of(path),
-                        }
-                    listed = json.dumps({"source": SMOLLM2_SHA256, "files": files}, indent=1)
-                    replace_file(work / SMOLLM2 / FETCHED, [listed.encode()])
+                    replace_file(work / SMOLLM2 / FETCHED, [json.dumps({"source": SMOLLM2_SHA256}).encode()])
                     if folder.exists():
                         changed = Path(tempfile.mkdtemp(prefix=f"{SMOLLM2}.changed.", dir=models))
                         folder.replace(changed / SMOLLM2)
