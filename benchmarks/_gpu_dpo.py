@@ -20,6 +20,7 @@ from _gpu_shapes import GIB, SHAPES, Shape, free_memory, made, work_of
 from _measure import Clock, callback, on_gpu
 
 from sweet_rl.chat import Span
+from sweet_rl.training.attention import attention_span
 from sweet_rl.training.batches import Collator, Reader, to_device
 from sweet_rl.training.data import DataRow, Said
 from sweet_rl.training.encoding import Branch, Encoded, Side
@@ -81,18 +82,18 @@ def ours(
     """What `train_dpo` runs, without its files."""
     import torch
 
-    from sweet_rl.training.fitting import begin, reader
     from sweet_rl.training.forward import PairForward, PreferenceObjective
     from sweet_rl.training.models import bare_model, trainable
+    from sweet_rl.training.runs import begin
     from sweet_rl.training.trainer import Rows, StepTrainer
 
     torch.backends.cuda.enable_cudnn_sdp(False)  # as wherever the library loads a model
     pairs = data.pairs(shape.vocabulary)
     with tempfile.TemporaryDirectory() as folder:
         settings = _settings(shape, data, device, folder, tree=tree, compiled=compiled)
-        run = begin("train_dpo", settings, Rows(None, pairs, [], 0), lambda _: None)
+        run = begin("train_dpo", settings, Rows(None, pairs, []), lambda _: None)
         model = made(shape, device, attention=attention)
-        read = reader(model, 0, settings)
+        read = Reader(0, attention_span(bare_model(model)) if tree else 0)
         ask = PairForward(model.eval())
         reference = torch.zeros(len(pairs), 2)
         with torch.inference_mode(), _autocast(device):

@@ -107,7 +107,7 @@ def _critic_step(*, turns: int, episodes: int, alone: bool) -> Row:
     from sweet_rl.online.learner import copied
     from sweet_rl.online.losses import StepSettings
     from sweet_rl.online.replay import ReplayBuffer
-    from sweet_rl.training.trees import chains
+    from sweet_rl.training.batches import chains
 
     torch.manual_seed(0)
     config = GPT2Config(vocab_size=1000, n_positions=4096, n_layer=4, n_head=4, n_embd=256)

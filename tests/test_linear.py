@@ -70,8 +70,8 @@ MADE = {
     ],
     "prompts: pattern": [r"\{problem_description\}|\{dialogue_history\}"],
     "studies.report.charts: f'--{name}: (#\\\\w+);'": [r"--ink: (#\w+);"],
-    "training.turns: '|'.join(marks) or '(?!)'": [r"<\|im_end\|>|</s>"],
-    "training.turns: re.escape(asked)": ["a a", "aaaa"],
+    "training.encoding: '|'.join(marks) or '(?!)'": [r"<\|im_end\|>|</s>"],
+    "training.encoding: re.escape(asked)": ["a a", "aaaa"],
     "worlds.alfworld.players: f'\\\\b{kind} {number}\\\\b'": [r"\bshelf 1\b"],
     "mini.backend.questions: f'(?<!\\\\w)(?:{either})(?!\\\\w)'": [
         r"(?i)(?<!\w)(?:multiplied\s+by\s+0\w*|more\s+than)(?!\w)"

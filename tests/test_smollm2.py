@@ -117,7 +117,7 @@ def test_fine_tuning(folder, graded):
 
 
 def test_a_policy_by_an_adapter(folder, graded):
-    flags = {"lora_rank": 2, "learning_rate": 1e-3, "reference_cache": "none"}
+    flags = {"lora_rank": 2, "learning_rate": 1e-3}
     steps = trained("train_dpo", folder / "lora", graded[1], **flags)
     assert steps[0]["loss"] == pytest.approx(0.6931, abs=1e-3)
     assert steps[1]["loss"] < 0.69

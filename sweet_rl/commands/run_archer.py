@@ -319,13 +319,13 @@ def _begun_with(
         return {**critic, "checkpoint_path": str(found["weights"])}
     if "adapter" in found:
         from sweet_rl.online.loop import MODELS
+        from sweet_rl.training.checkpoints import identity_of
         from sweet_rl.training.models import merge_adapter
-        from sweet_rl.training.reference import weights_digest
         from sweet_rl.training.settings import ModelSettings
 
         adapter = found["adapter"]
         base = str(names["policy_lm"]) if "policy_lm" in overridden else ""  # "": the one that it names
-        parts = (weights_digest(str(adapter)), (adapter / "adapter_config.json").read_text(), base)
+        parts = (identity_of(str(adapter)), (adapter / "adapter_config.json").read_text(), base)
         found["model"] = save_path / MODELS / f"merged-{sha256(repr(parts).encode()).hexdigest()[:12]}"
         if not (found["model"] / "config.json").is_file():
             merge_adapter(adapter, found["model"], ModelSettings(pretrain=base))

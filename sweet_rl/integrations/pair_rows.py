@@ -17,8 +17,7 @@ from sweet_rl.chat import TokenizerChat, TurnTemplate, UnparsableError, tokenize
 from sweet_rl.chat.turns import common_beginning
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.training.data import DataRow
-from sweet_rl.training.encoding import TurnEncoder
-from sweet_rl.training.turns import RowTurns
+from sweet_rl.training.encoding import RowTurns, TurnEncoder
 from sweet_rl.types import Json, Message
 
 Layout = Literal["trl", "openrlhf"]

@@ -33,8 +33,7 @@ from sweet_rl.online.policy import Ask, TokenPolicy, TokenScores, Turns, Utteran
 from sweet_rl.online.replay import Transition
 from sweet_rl.online.settings import ArcherSettings
 from sweet_rl.policies.weights import device_of
-from sweet_rl.training.processes import own_rows, world_size
-from sweet_rl.training.sharding import check_sharding
+from sweet_rl.training.processes import check_sharding, own_rows, world_size
 
 
 class ArcherLearner(Learner):

@@ -23,9 +23,9 @@ from torch import Tensor, nn
 from sweet_rl.online import losses
 from sweet_rl.online.losses import CriticTargets, CriticValues, StepSettings, of_all_rows, step
 from sweet_rl.online.replay import Transition
+from sweet_rl.training.batches import chains
 from sweet_rl.training.processes import own_rows
 from sweet_rl.training.steps import padded_batches
-from sweet_rl.training.trees import chains
 
 REMEMBERED = 8192  # texts whose tokens are kept: updates come to the same ones again and again
 

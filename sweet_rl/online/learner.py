@@ -30,15 +30,19 @@ from sweet_rl.online.losses import StepSettings, of_all_rows, step
 from sweet_rl.online.policy import Ask, Engine, Player, TokenPolicy, TokenScores, Turns, Utterance
 from sweet_rl.online.replay import Transition
 from sweet_rl.online.settings import ArcherSettings
-from sweet_rl.training.processes import all_reduce_max, broadcast_parameters, from_main, is_main, own_rows
-from sweet_rl.training.sharding import (
+from sweet_rl.training.processes import (
+    all_reduce_max,
+    broadcast_parameters,
     first_pass,
+    from_main,
     full_weights,
     gathered,
     is_fsdp,
+    is_main,
     load_optimizer,
     load_weights,
     optimizer_state,
+    own_rows,
 )  # fmt: skip
 from sweet_rl.types import derive_seed
 

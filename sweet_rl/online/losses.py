@@ -22,8 +22,7 @@ from torch import Tensor, nn
 
 from sweet_rl.online.replay import Transition
 from sweet_rl.training.checkpoints import Guard
-from sweet_rl.training.processes import all_reduce_gradients, all_reduce_sum, own_rows, rank
-from sweet_rl.training.sharding import clip_gradients
+from sweet_rl.training.processes import all_reduce_gradients, all_reduce_sum, clip_gradients, own_rows, rank
 
 
 class CriticValues(NamedTuple):

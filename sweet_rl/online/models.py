@@ -20,9 +20,8 @@ from sweet_rl.policies.weights import pretrained
 from sweet_rl.training import models
 from sweet_rl.training.checkpoints import TENSORS, load_state
 from sweet_rl.training.models import add_adapter
-from sweet_rl.training.processes import from_main, is_main
+from sweet_rl.training.processes import from_main, is_main, shard
 from sweet_rl.training.settings import ModelSettings
-from sweet_rl.training.sharding import shard
 from sweet_rl.types import derive_seed
 
 _PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")

@@ -3,7 +3,7 @@
 What it samples from is what it scores: prompts are padded on the left while sampling, positions come from the mask,
 the token that ends an utterance is part of it, and temperature and top-k count both times. Of prompts that begin each
 other (observations of one episode do) only the longest is read; those that are left are laid out as trees where a model
-is wide enough (`sweet_rl.training.trees`).
+is wide enough (`sweet_rl.training.batches`).
 
 Axes: B utterances, T tokens of an utterance, K tokens of all utterances, V vocabulary; of trees P prompts, R rows, T
 places in a row, W places of the longest prompt, H heads, D of a head.
@@ -38,10 +38,9 @@ from sweet_rl.policies.decoding import (
     keep_likeliest,
 )
 from sweet_rl.training.attention import attention_span, inputs_of
-from sweet_rl.training.batches import Reader, question_of, to_device
+from sweet_rl.training.batches import Reader, chains, lay_out, neighbours, question_of, to_device
 from sweet_rl.training.forward import ResponseHead, asked_at
 from sweet_rl.training.steps import padded_batches, shared_batches
-from sweet_rl.training.trees import chains, lay_out, neighbours
 from sweet_rl.types import Completion, FinishReason, Generation, Observation, derive_seed
 
 WIDE = 256  # hidden size from which on planning a tree costs less than it saves; a chain is planned at once

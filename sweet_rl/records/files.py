@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import gzip
 import io
 import itertools
 import json
 import os
 import tempfile
-import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NoReturn, TypeAlias, cast
@@ -36,12 +34,10 @@ def read_rows(path: str | Path) -> Iterator[tuple[int, dict[str, Json]]]:
         DataError: a line is not UTF-8, not JSON, or not an object; names it.
     """
     try:
-        with gzip.open(path) if Path(path).suffix == ".gz" else Path(path).open("rb") as file:
+        with Path(path).open("rb") as file:
             for number, line in enumerate(file, start=1):
                 if line.strip():
                     yield number, parse_line(line, path, number)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise UsageError(f"{str(path)!r} is cut or no gzip file: {error}.") from error
     except FileNotFoundError:
         raise UsageError(
             f"There is no file {str(path)!r}. Check the path (it is relative to {str(Path.cwd())!r})."
@@ -194,73 +190,57 @@ Rows: TypeAlias = Iterator[Row]
 def rows_of(name: str, *, most: int, split: str = "train", test_split: str = "test") -> tuple[list[Row], ...]:
     """Numbered rows of a file or of a data set on the hub, and of its test split; at most `most` of each.
 
-    `name` is a .jsonl, .json, .csv or .parquet file, the first three also packed (.gz); else a folder or a name on the hub
-    (`name@data_dir`), which has the splits.
+    `name` is a .jsonl, .json (a list of objects, or one a line) or .csv file; else a folder of files that the package
+    `datasets` reads, or a name on the hub (`name@data_dir`), which have the splits.
 
     Raises:
         UsageError: there is no such data, or a package is missing.
         DataError: names the row that is no object.
     """
-    suffix = "".join(Path(name).suffixes[-2:]).lower().removesuffix(".gz")
-    readers = {"jsonl": read_rows, "ndjson": read_rows, "json": _read_json, "csv": _read_csv}
-    read = (readers | {"parquet": _read_parquet}).get(suffix.rpartition(".")[2])
-    if read is None and Path(name).is_file():
-        raise UsageError(f"{name!r} has another ending than .jsonl, .json, .csv and .parquet (perhaps .gz).")
-    splits = (read(name), iter(())) if read else _from_hub(name, split, test_split)
+    suffix = Path(name).suffix.lower()
+    splits: tuple[Rows, Rows]
+    if suffix == ".csv" or suffix == ".json":
+        try:
+            content = Path(name).read_text(encoding="utf-8-sig")
+        except (OSError, ValueError) as error:
+            raise UsageError(f"Cannot read {name!r} as text: {first_line(error)}") from error
+        if suffix == ".csv":
+            splits = _csv_rows(name, content), iter(())
+        else:
+            splits = (
+                _json_rows(name, content) if content.lstrip().startswith("[") else read_rows(name),
+                iter(()),
+            )
+    elif suffix in {".jsonl", ".ndjson"}:
+        splits = read_rows(name), iter(())
+    elif Path(name).is_file():
+        raise UsageError(f"{name!r} has another ending than .jsonl, .json and .csv. Name its folder instead.")
+    else:
+        splits = _from_hub(name, split, test_split)
     rows, test = (list(itertools.islice(some, most)) for some in splits)
     return rows, test
 
 
-def _text(path: str) -> str:
-    try:
-        data = Path(path).read_bytes()
-        return (gzip.decompress(data) if path.endswith(".gz") else data).decode("utf-8-sig")
-    except FileNotFoundError:
-        raise UsageError(f"There is no file {path!r}. Check the path.") from None
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise UsageError(f"Cannot read {path!r} as text: {first_line(error)}") from error
-
-
-def _read_json(path: str) -> Rows:
-    """A JSON file: one list of objects (numbered from 1), or one object a line."""
-    content = _text(path)
-    if not content.lstrip().startswith("["):
-        yield from read_rows(path)
-        return
+def _json_rows(path: str, content: str) -> Rows:
     try:
         rows = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise DataError(
-            f"is not JSON ({error})", path=path, repair="A list of objects is expected."
-        ) from None
+        repair = "A list of objects is expected."
+        raise DataError(f"is not JSON ({error})", path=path, repair=repair) from None
     for number, row in enumerate(rows, 1):
         if not isinstance(row, dict):
             raise DataError("must be an object", path=path, line=number, value=row)
         yield number, row
 
 
-def _read_csv(path: str) -> Rows:
+def _csv_rows(path: str, content: str) -> Rows:
     csv.field_size_limit(2**31 - 1)
-    reader = csv.DictReader(io.StringIO(_text(path), newline=""))
+    reader = csv.DictReader(io.StringIO(content, newline=""))
     try:
         for row in reader:
             yield reader.line_num, dict(row)
     except csv.Error as error:
         raise DataError(f"is no CSV ({error})", path=path, line=reader.line_num) from error
-
-
-def _read_parquet(path: str) -> Rows:
-    """A Parquet file, its rows numbered from 1."""
-    try:
-        import pyarrow.parquet as parquet
-        from pyarrow import ArrowException
-    except ImportError as error:
-        raise missing_package("pyarrow", "datasets", needed_for=f"the Parquet file {path!r}") from error
-    try:
-        rows = parquet.read_table(path).to_pylist()
-    except (OSError, ArrowException) as error:
-        raise UsageError(f"Cannot read {path!r} as a Parquet file: {first_line(error)}") from error
-    yield from enumerate(rows, 1)
 
 
 def _from_hub(name: str, split: str, test_split: str) -> tuple[Rows, Rows]:
@@ -276,8 +256,8 @@ def _from_hub(name: str, split: str, test_split: str) -> tuple[Rows, Rows]:
         loaded = datasets.load_dataset(path, data_dir=data_dir or None)
     except (OSError, ValueError, ConnectionError, datasets.exceptions.DatasetsError) as error:
         raise UsageError(
-            f"No dataset could be loaded from {name!r}: {first_line(error)} Name a .jsonl, .json, .csv or "
-            ".parquet file, or a dataset that is in the local cache or on the hub."
+            f"No dataset could be loaded from {name!r}: {first_line(error)} Name a .jsonl, .json or .csv "
+            "file, or a dataset that is in the local cache or on the hub."
         ) from error
     if split not in loaded:
         raise UsageError(f"The dataset {name!r} has no split {split!r}; it has {', '.join(loaded)}.")

@@ -20,7 +20,6 @@ from sweet_rl.errors import DataError
 from sweet_rl.types import AgentTurn, Failure, FinishReason, Json, Message, Role, StopReason, Task, Trajectory
 from sweet_rl.types import digest as digest_of
 
-T = TypeVar("T")
 E = TypeVar("E", bound=Enum)
 Place: TypeAlias = str | Path | None
 
@@ -28,19 +27,15 @@ _TRAJECTORY_FIELDS = (
     "task", "dialogue_history", "answer", "reward", "task_id", "sample_index", "stop_reason", "error", "failures",
     "provenance",
 )  # fmt: skip
-
-_OF_TURNS = (
-    "token_ids", "logprobs", "finish_reason", "reward", "reflection", "reflection_input", "thoughts",
-)  # fmt: skip
+_OF_TURNS = ("token_ids", "logprobs", "finish_reason", "reward", "reflection", "reflection_input", "thoughts")
 """What a row says of a turn where it is known, in this order."""
-
-
-_KINDS = {str: "a string", int: "an integer", dict: "an object", list: "a list"}
+_KINDS: Any = {str: "a string", int: "an integer", dict: "an object", list: "a list"}
+_UNKNOWN = "Leave it out where unknown."
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """One row with its place, handing out checked fields; `what` says a kind otherwise than `_KINDS`."""
+    """One row with its place, handing out checked fields."""
 
     row: Mapping[str, Json]
     path: Place
@@ -50,38 +45,25 @@ class Reader:
     def fail(self, field: str, problem: str, repair: str, value: Json = ...) -> DataError:
         """The error for `field` of this row; the caller raises it."""
         value = self.row.get(field, "nothing") if value is ... else value
-        whole = self.prefix + field
-        return DataError(problem, path=self.path, line=self.line, field=whole, value=value, repair=repair)
+        where: Any = {"path": self.path, "line": self.line, "field": self.prefix + field}
+        return DataError(problem, **where, value=value, repair=repair)
 
-    def get(self, field: str, kind: type[T], repair: str = "", *, what: str = "") -> T:
-        """A field that must be there and of `kind`."""
+    def get(self, field: str, kind: Any, repair: str = _UNKNOWN, *, or_: Any = ..., what: str = "") -> Any:
+        """A field of `kind`; with `or_` it may be missing or null. `what` says the kind otherwise than `_KINDS`."""
         value = self.row.get(field)
-        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        if value is None and or_ is not ...:
+            return or_
+        if not isinstance(value, kind) or isinstance(value, bool):
             raise self.fail(field, f"must be {what or _KINDS[kind]}", repair)
         return value
 
-    def get_or(self, field: str, kind: type[T], or_: T | None, repair: str = "", what: str = "") -> T | None:
-        """A field that may be missing or null."""
-        return or_ if self.row.get(field) is None else self.get(field, kind, repair, what=what)
-
-    def text(self, field: str) -> str | None:
-        """A text that is known of some rows."""
-        return self.get_or(field, str, None, "Leave it out where there is none.")
-
-    def identity(self, repair: str) -> str | None:
-        """The name of a task, which may be missing; public data sets count with integers."""
-        if type(value := self.row.get("task_id")) is int:
-            return str(value)
-        return self.get_or("task_id", str, None, repair, what="a string or an integer")
-
     def numbers(self, field: str, *kinds: type) -> tuple[Any, ...] | None:
         """A list of numbers of these kinds."""
-        unknown = "Leave it out where unknown."
-        values = self.get_or(field, list, None, unknown, what="a list of numbers")
+        values = self.get(field, list, or_=None, what="a list of numbers")
         if values is None:
             return None
         if not all(isinstance(value, kinds) and not isinstance(value, bool) for value in values):
-            raise self.fail(field, "must hold numbers only", unknown)
+            raise self.fail(field, "must hold numbers only", _UNKNOWN)
         return tuple(values)
 
     def enum(self, field: str, kind: type[E]) -> E | None:
@@ -90,8 +72,7 @@ class Reader:
         try:
             return None if value is None else kind(value)
         except ValueError:
-            options = ", ".join(map(str, kind))
-            raise self.fail(field, f"must be one of {options}", "Leave it out where unknown.") from None
+            raise self.fail(field, f"must be one of {', '.join(map(str, kind))}", _UNKNOWN) from None
 
     def reward(self) -> float | None:
         """A finite reward."""
@@ -108,13 +89,14 @@ class Reader:
             raise self.fail(name, f"must be {what}", repair, value)
         return Reader(value, self.path, self.line, f"{self.prefix}{name}.")
 
+    def task_id(self, repair: str) -> str | None:
+        """The name of a task, which may be missing; public data sets count with integers."""
+        found = self.get("task_id", (str, int), repair, or_=None, what="a string or an integer")
+        return None if found is None else str(found)
+
 
 def task_from_row(row: Json, *, path: Place = None, line: int | None = None) -> Task:
-    """Check and read one task object.
-
-    Raises:
-        DataError: names the field that is missing or of the wrong type.
-    """
+    """Check and read one task object; DataError names the field that is missing or of the wrong type."""
     return _read_task(_reader(row, path, line))
 
 
@@ -122,14 +104,14 @@ def _read_task(reader: Reader) -> Task:
     description = reader.get("problem_description", str, "It is the request that the agent is shown.")
     ground_truth = reader.get("ground_truth", str, "It is the source of the hidden function or page.")
     example = 'For example {"test1": "add(1, 2)"}; leave it out where there are none.'
-    tests = reader.get_or("test_cases", dict, {}, example, "an object of name to Python expression") or {}
+    tests = reader.get("test_cases", dict, example, or_={}, what="an object of name to Python expression")
     for name, expression in tests.items():
         if not isinstance(expression, str):
             repair = f'Write it as {{"{name}": "function(arguments)"}}.'
             problem = "must be a Python expression in a string"
             raise reader.fail(f"test_cases.{name}", problem, repair, expression)
-    hidden = reader.get_or("hidden_information", str, ground_truth, "Leave it out to use ground_truth.") or ""
-    task_id = reader.identity("Leave it out to use a digest of the task.") or digest_of(reader.row)
+    hidden = reader.get("hidden_information", str, "Leave it out to use ground_truth.", or_=ground_truth)
+    task_id = reader.task_id("Leave it out to use a digest of the task.") or digest_of(reader.row)
     return Task(task_id, description, ground_truth, hidden, tests, reader.row)
 
 
@@ -145,25 +127,22 @@ def unique_tasks(tasks: Iterable[Task]) -> list[Task]:
 
 
 def trajectory_from_row(row: Json, *, path: Place = None, line: int | None = None) -> Trajectory:
-    """Check and read one trajectory object, ours or a published one.
+    """Check and read one trajectory object, ours or a published one; DataError names a field that is wrong.
 
     `sample_index` is 0 where the row has none; `trajectories_from_rows` counts it instead.
-
-    Raises:
-        DataError: names the field that is missing or of the wrong type.
     """
     reader = _reader(row, path, line)
     carries = "A trajectory row carries its whole task."
     task = _read_task(reader.inner(reader.row.get("task"), "task", "the task object", carries))
-    if task_id := reader.identity("Leave it out to use the task's own."):
+    if task_id := reader.task_id("Leave it out to use the task's own."):
         task = replace(task, task_id=task_id)
     example = 'For example [{"role": "user", "content": "..."}].'
     history = reader.get("dialogue_history", list, example, what="a list of messages")
     counts, from_zero = "It counts the repeats of one task.", "an integer from 0"
-    index = reader.get_or("sample_index", int, 0, counts, what=from_zero) or 0
+    index = reader.get("sample_index", int, counts, or_=0, what=from_zero)
     if not 0 <= index < 2**63:
         raise reader.fail("sample_index", f"must be {from_zero}", counts)
-    failures = reader.get_or("failures", list, [], "Leave it out where nothing failed.") or []
+    failures = reader.get("failures", list, "Leave it out where nothing failed.", or_=[])
     read = (_read_failure(reader, entry, f"failures[{place}]") for place, entry in enumerate(failures))
     handed_in = "It is the text that the agent handed in."
     return Trajectory(
@@ -171,13 +150,13 @@ def trajectory_from_row(row: Json, *, path: Place = None, line: int | None = Non
         dialogue_history=tuple(
             _read_message(reader, entry, f"dialogue_history[{place}]") for place, entry in enumerate(history)
         ),
-        answer=reader.get_or("answer", str, None, handed_in, what="a string or null"),
+        answer=reader.get("answer", str, handed_in, or_=None, what="a string or null"),
         sample_index=index,
         stop_reason=reader.enum("stop_reason", StopReason),
         reward=reader.reward(),
         error=_read_failure(reader, reader.row.get("error"), "error"),
         failures=tuple(failure for failure in read if failure),
-        provenance=reader.get_or("provenance", dict, {}, "Leave it out where unknown.") or {},
+        provenance=reader.get("provenance", dict, or_={}),
         extra={key: value for key, value in reader.row.items() if key not in _TRAJECTORY_FIELDS},
     )
 
@@ -215,9 +194,9 @@ def trajectory_to_row(trajectory: Trajectory) -> dict[str, Json]:
     if trajectory.stop_reason is not None:
         row["stop_reason"] = trajectory.stop_reason.value
     if trajectory.error is not None:
-        row["error"] = _compact(asdict(trajectory.error))
+        row["error"] = _failure_to_row(trajectory.error)
     if trajectory.failures:
-        row["failures"] = [_compact(asdict(failure)) for failure in trajectory.failures]
+        row["failures"] = list(map(_failure_to_row, trajectory.failures))
     if trajectory.provenance:
         row["provenance"] = dict(trajectory.provenance)
     return row | dict(trajectory.extra)
@@ -247,14 +226,14 @@ def _read_message(reader: Reader, entry: Json, name: str) -> Message:
         role="assistant",
         content=content,
         input=inner.get("input", str, "It is the exact prompt that the model was given."),
-        output=inner.get_or("output", str, content, "It is the raw text of the model.") or "",
+        output=inner.get("output", str, "It is the raw text of the model.", or_=content),
         token_ids=inner.numbers("token_ids", int),
         logprobs=inner.numbers("logprobs", int, float),
         finish_reason=inner.enum("finish_reason", FinishReason),
         reward=inner.reward(),
-        reflection=inner.text("reflection"),
-        reflection_input=inner.text("reflection_input"),
-        thoughts=inner.text("thoughts"),
+        reflection=inner.get("reflection", str, or_=None),
+        reflection_input=inner.get("reflection_input", str, or_=None),
+        thoughts=inner.get("thoughts", str, or_=None),
     )
 
 
@@ -265,10 +244,10 @@ def _read_failure(reader: Reader, value: Json, name: str) -> Failure | None:
     inner = reader.inner(value, name, "an object with kind and detail", repair)
     return Failure(
         kind=inner.get("kind", str, "A short word for what went wrong."),
-        detail=inner.get_or("detail", str, "") or "",
-        status=inner.get_or("status", int, None),
-        attempts=inner.get_or("attempts", int, 1) or 1,
-        turn=inner.get_or("turn", int, None),
+        detail=inner.get("detail", str, or_=""),
+        status=inner.get("status", int, or_=None),
+        attempts=inner.get("attempts", int, or_=1),
+        turn=inner.get("turn", int, or_=None),
     )
 
 
@@ -278,17 +257,14 @@ def _message_to_row(message: Message) -> dict[str, Json]:
         row |= {"input": message.input, "output": message.output}
         for name in _OF_TURNS:
             value = getattr(message, name)
-            if isinstance(value, tuple):
-                value = list(value)
-            elif isinstance(value, FinishReason):
-                value = value.value
             if value is not None:
-                row[name] = value
+                plain = value.value if isinstance(value, FinishReason) else value
+                row[name] = list(plain) if isinstance(plain, tuple) else plain
     return row
 
 
-def _compact(row: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in row.items() if value not in (None, "")}
+def _failure_to_row(failure: Failure) -> dict[str, Json]:
+    return {key: value for key, value in asdict(failure).items() if value not in (None, "")}
 
 
 def group_by_task(trajectories: Sequence[Trajectory], k: int, *, path: str | None = None) -> list[list[int]]:

@@ -8,14 +8,11 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
-from contextlib import nullcontext
 from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.checkpoint import checkpoint
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
@@ -23,11 +20,9 @@ from transformers.masking_utils import sdpa_mask
 from sweet_rl.training.batches import Question
 
 QUERIES = 512  # Queries of a block under a dense mask; fewer save more and start more kernels
-MOST_SCORES = 2**27  # Pairs of a query and a key that plain arithmetic looks at together: 512 MiB in float32
 BLOCK = 128  # Queries, and keys, of a block of flex_attention
 
-# Names that transformers knows `attention_by_blocks` and `plain_attention` by.
-BY_BLOCKS, PLAIN = "sdpa_by_blocks", "sdpa_plain"
+BY_BLOCKS = "sdpa_by_blocks"  # the name that transformers knows `attention_by_blocks` by
 
 _SHAREABLE = {"full_attention", "sliding_attention"}
 
@@ -35,11 +30,11 @@ _SHAREABLE = {"full_attention", "sliding_attention"}
 def attention_of(config: Any) -> str:
     """The attention that a loaded model computes with: sdpa, eager, flex_attention, flash_attention_2, ..."""
     name: str = config._attn_implementation  # it has no public name
-    return "sdpa" if name in {BY_BLOCKS, PLAIN} else name
+    return "sdpa" if name == BY_BLOCKS else name
 
 
 def attention_span(model: Any) -> float:
-    """How much sharing is worth for a model (`sweet_rl.training.trees.grow`); 0 where it is impossible.
+    """How much sharing is worth for a model (`sweet_rl.training.batches.grow`); 0 where it is impossible.
 
     Dense masks are computed whole, or in blocks of queries: a pair of tokens costs at most 4 x hidden size in
     each layer, a token about 24 x hidden size squared. FlexAttention skips what is hidden.
@@ -189,8 +184,6 @@ def attention_by_blocks(
     key_RHTD: Tensor,
     value_RHTD: Tensor,
     attention_mask: Tensor | None,
-    *,
-    plainly: bool = False,
     **options: Any,
 ) -> tuple[Tensor, None]:
     """Attention to the keys that the mask [R, 1, T, T] shows, as [R, T, H, D]; for causal models only.
@@ -200,45 +193,19 @@ def attention_by_blocks(
     only: the same result for little more than half of the work.
     """
 
-    def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-        with sdpa_kernel(SDPBackend.MATH) if plainly and mask is not None else nullcontext():
-            found: Tensor = sdpa_attention_forward(module, query, key, value, mask, **options)[0]
+    def attend(start: int, end: int, mask: Tensor | None) -> Tensor:
+        given = query_RHTD[:, :, start:end], key_RHTD[:, :, :end], value_RHTD[:, :, :end], mask
+        found: Tensor = sdpa_attention_forward(module, *given, **options)[0]
         return found
 
-    rows, heads, places, _ = query_RHTD.shape
+    places, keys = query_RHTD.shape[2], key_RHTD.shape[2]
     # Compiled it is done whole: every number of blocks would be compiled anew.
-    whole = not plainly and (torch.compiler.is_compiling() or places <= QUERIES)
-    if whole or attention_mask is None or places != key_RHTD.shape[2]:
-        return attend(query_RHTD, key_RHTD, value_RHTD, attention_mask), None
-    size = max(1, min(QUERIES, MOST_SCORES // (rows * heads * places))) if plainly else QUERIES
-    blocks = []
-    for start in range(0, places, size):
-        end = min(start + size, places)
-        keys, values = key_RHTD[:, :, :end], value_RHTD[:, :, :end]
-        given = query_RHTD[:, :, start:end], keys, values, attention_mask[:, :, start:end, :end]
-        blocks.append(checkpoint(attend, *given, use_reentrant=False) if plainly else attend(*given))
+    if torch.compiler.is_compiling() or places <= QUERIES or attention_mask is None or places != keys:
+        return attend(0, max(places, keys), attention_mask), None
+    stops = [(start, min(start + QUERIES, places)) for start in range(0, places, QUERIES)]
+    blocks = [attend(start, end, attention_mask[:, :, start:end, :end]) for start, end in stops]
     return torch.cat(blocks, dim=1), None
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
-def plain_attention(*given: Any, **options: Any) -> tuple[Tensor, None]:
-    """The same by products and a softmax in float32: no gradient that is not a number, from inputs that are.
-
-    Scores are made again in the backward pass, a block at a time, so that memory does not grow with their
-    number. Slower than a fused kernel.
-    """
-    return attention_by_blocks(*given, plainly=True, **options)
-
-
-def attend_plainly(model: Any) -> bool:
-    """Let a model compute `plain_attention` from now on; False where its attention is not torch's fused."""
-    config = model.config.get_text_config()
-    if config._attn_implementation not in {"sdpa", BY_BLOCKS}:
-        return False
-    config._attn_implementation = PLAIN
-    return True
-
-
-for _name, _attention in {BY_BLOCKS: attention_by_blocks, PLAIN: plain_attention}.items():
-    AttentionInterface.register(_name, _attention)
-    AttentionMaskInterface.register(_name, sdpa_mask)
+AttentionInterface.register(BY_BLOCKS, attention_by_blocks)
+AttentionMaskInterface.register(BY_BLOCKS, sdpa_mask)

@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -37,12 +37,10 @@ STATE, MANIFEST = "trainer_state.json", "manifest.json"
 TENSORS, PLAIN = "state.safetensors", "state.json"
 
 _NAME = re.compile(r"checkpoint-(\d+)")
-_DISK = re.compile(
-    r"no space|quota|too large|os error|i/o error|iostream|file write|PytorchStreamWriter|unexpected pos",
-    re.IGNORECASE,
-)
 # How torch and safetensors say that a file could not be written.
-_WRITERS = {"RuntimeError", "SafetensorError"}
+_DISK = re.compile(
+    r"no space|quota|too large|(?:os|i/o) error|iostream|file write|StreamWriter|unexpected pos", re.I
+)
 
 
 # -- who may write ------------------------------------------------------------------------------------
@@ -53,16 +51,8 @@ def held(*paths: Path) -> Iterator[None]:
     """No other run writes to these files and folders while the block lasts; a killed holder blocks nobody."""
     with ExitStack() as stack:
         for path in sorted({Path(os.path.realpath(path.expanduser())) for path in paths}):
-            stack.callback(_remove_empty, [parent for parent in path.parents if not parent.exists()])
             stack.enter_context(locked(path))
         yield
-
-
-def _remove_empty(folders: list[Path]) -> None:
-    """Those that were made for a lock alone, innermost first."""
-    with suppress(OSError):
-        for folder in folders:
-            folder.rmdir()
 
 
 # -- what is there ------------------------------------------------------------------------------------
@@ -113,19 +103,19 @@ def resumable(
     """
     damaged: list[tuple[Path, str]] = []
     for checkpoint in reversed(checkpoints_in(folder)):
-        manifest, wrong = _looked_at(checkpoint)
+        theirs, wrong = _looked_at(checkpoint)
         if wrong:
             damaged.append((checkpoint, wrong))
             continue
         where = f"The checkpoint {str(checkpoint)!r}"
-        check_same(manifest["made_from"], made_from, where, instead=instead, free=rounding)
+        check_same(theirs, made_from, where, instead=instead, free=rounding)
         for path, why in damaged:
             aside = path.with_name(f"damaged-{path.name}")
             while aside.exists():
                 aside = aside.with_name(f"{aside.name}-again")
             path.rename(aside)
             say(f"{str(path)!r} is damaged and not used: {why}. It is now {aside.name!r}.")
-        if changed := differences(manifest["made_from"], made_from, only=rounding):
+        if changed := differences(theirs, made_from, only=rounding):
             say(f"Computed in another way than before, so equal up to rounding: {', '.join(changed)}.")
         return checkpoint
     if damaged:
@@ -138,26 +128,25 @@ def resumable(
 
 
 def _looked_at(checkpoint: Path) -> tuple[dict[str, Any], str]:
-    """Its manifest, and what of the checkpoint is not as it was written; "" for nothing."""
+    """What it was made from, and what of the checkpoint is not as it was written; "" for nothing."""
     try:
         manifest = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))
-        files, _ = dict(manifest["files"]), dict(manifest["made_from"])
+        files, made_from = dict(manifest["files"]), dict(manifest["made_from"])
     except FileNotFoundError:
-        return {}, f"{MANIFEST} is missing (or the checkpoint is of an earlier version, which wrote none)"
+        return {}, f"{MANIFEST} is missing"
     except (OSError, ValueError, KeyError, TypeError) as error:
         return {}, f"{MANIFEST} cannot be read ({type(error).__name__}: {first_line(error)})"
     for name, was in files.items():  # sizes first: these are known at once
         path = checkpoint / name
         if not path.is_file():
-            return manifest, f"{name} is missing"
+            return made_from, f"{name} is missing"
         if (size := path.stat().st_size) != was["bytes"]:
-            return manifest, f"{name} has {size:,} bytes, and {was['bytes']:,} were written"
+            return made_from, f"{name} has {size:,} bytes, and {was['bytes']:,} were written"
     try:
-        now = _digests(checkpoint, files)
+        changed = [name for name, now in _digests(checkpoint, files).items() if now != files[name]]
     except OSError as error:
-        return manifest, f"{error.filename} cannot be read: {error.strerror}"
-    changed = [name for name, was in files.items() if now[name]["sha256"] != was["sha256"]]
-    return manifest, f"{changed[0]} does not hold the bytes that were written (SHA-256)" if changed else ""
+        return made_from, f"{error.filename} cannot be read: {error.strerror}"
+    return made_from, f"{changed[0]} does not hold the bytes that were written (SHA-256)" if changed else ""
 
 
 # -- what it was made from ----------------------------------------------------------------------------
@@ -238,8 +227,11 @@ def covered(folder: Path, path: Path) -> str:
             if size < was["bytes"]:
                 now = "is missing" if size < 0 else f"is {size:,} bytes long"
                 return f"{now}, and had {then} at {checkpoint.name}"
-            same = _sha256(path, was["bytes"]) == was["sha256"]
-            return "" if same else f"has been changed in the {then} that it had at {checkpoint.name}"
+            return (
+                ""
+                if _digest(path, was["bytes"]) == was
+                else f"has been changed in the {then} that it had at {checkpoint.name}"
+            )
     return ""
 
 
@@ -270,8 +262,8 @@ def storing(target: Path, partial: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        of_disk = isinstance(error, OSError) and not isinstance(error, ConnectionError | TimeoutError)
-        if not of_disk and not (type(error).__name__ in _WRITERS and _DISK.search(str(error))):
+        theirs = type(error).__name__ in {"RuntimeError", "SafetensorError"}
+        if not isinstance(error, OSError) and not (theirs and _DISK.search(str(error))):
             raise
         shutil.rmtree(partial, ignore_errors=True)
         why = getattr(error, "strerror", None) or f"is the disk or a quota full? ({first_line(error)})"
@@ -288,11 +280,7 @@ def publish(folder: Path, name: str, made_from: Mapping[str, Json], covers: Coll
     manifest = {
         "made_from": dict(made_from),
         "files": _digests(made, files),
-        "covers": {
-            path.name: {"bytes": (size := path.stat().st_size), "sha256": _sha256(path, size)}
-            for path in covers
-            if path.is_file()
-        },
+        "covers": {path.name: _digest(path) for path in covers if path.is_file()},
     }
     (made / MANIFEST).write_text(json.dumps(manifest, indent=1, default=str), encoding="utf-8")
     for path in (*made.rglob("*"), made):
@@ -315,25 +303,21 @@ def rotate(folder: Path, *, keep: int, max_gb: float) -> None:
         shutil.rmtree(oldest)
 
 
-def _digests(folder: Path, names: Collection[str]) -> dict[str, dict[str, Json]]:
+def _digests(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Json]]:
     """Size and SHA-256 of files; several at once, as hashing frees the interpreter."""
-
-    def one(name: str) -> dict[str, Json]:
-        size = (folder / name).stat().st_size
-        return {"bytes": size, "sha256": _sha256(folder / name, size)}
-
     with ThreadPoolExecutor(4) as pool:
-        return dict(zip(names, pool.map(one, names), strict=True))
+        return dict(zip(names, pool.map(lambda name: _digest(folder / name), names), strict=True))
 
 
-def _sha256(path: Path, size: int) -> str:
-    """Of the first `size` bytes."""
-    total = hashlib.sha256()
+def _digest(path: Path, most: int | None = None) -> dict[str, Json]:
+    """Of a file, or of its first bytes."""
+    total, left = hashlib.sha256(), path.stat().st_size if most is None else most
+    size = left
     with path.open("rb") as file:
-        while size > 0 and (block := file.read(min(size, 1 << 22))):
+        while left > 0 and (block := file.read(min(left, 1 << 22))):
             total.update(block)
-            size -= len(block)
-    return total.hexdigest()
+            left -= len(block)
+    return {"bytes": size, "sha256": total.hexdigest()}
 
 
 # -- states -------------------------------------------------------------------------------------------

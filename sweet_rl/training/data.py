@@ -10,7 +10,6 @@ Published behaviour: docs/published/sweet_rl.md#files, #preference-training, #tr
 
 from __future__ import annotations
 
-import json
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -77,7 +76,17 @@ def read_pairs(
     the given probabilities until one has no more, as the published system does.
     """
     gallery, names = Gallery(), listed(settings.dataset)
-    probabilities = _probabilities(settings.dataset_probs, names)
+    if not names:
+        raise UsageError("--dataset is empty; name a .jsonl file with preference pairs.")
+    try:
+        shares = [float(part) for part in settings.dataset_probs.split(",")]
+    except ValueError:
+        shares = []
+    if len(names) > 1 and (len(shares) != len(names) or min(shares) < 0 or sum(shares) <= 0):
+        raise UsageError(
+            f"--dataset names {len(names)} datasets, so --dataset_probs needs {len(names)} numbers that are not "
+            f"negative, with commas between them, got {settings.dataset_probs!r}."
+        )
     train: list[list[DataRow]] = []
     test: list[DataRow] = []
     splits: dict[str, Any] = {"split": settings.train_split, "test_split": settings.eval_split}
@@ -96,7 +105,7 @@ def read_pairs(
     if len(train) == 1:
         return train[0], test
     draw, mixed, iterators = random.Random(seed), list[DataRow](), [iter(rows) for rows in train]
-    while (row := next(draw.choices(iterators, weights=probabilities)[0], None)) is not None:
+    while (row := next(draw.choices(iterators, weights=shares)[0], None)) is not None:
         mixed.append(row)
     return mixed, test
 
@@ -169,9 +178,6 @@ def _text(row: dict[str, Json], path: str, line: int, data: DataSettings, galler
     name = next((name for name in names if row.get(name)), data.chosen_key)
     fields = _Fields(row, path, line, gallery)
     key = data.prompt_key or ("prompt" if row.get("prompt") and name != "messages" else None)
-    if isinstance(row.get("label"), bool) and name == "completion":
-        problem = "says whether the completion is wanted, and texts are imitated here"
-        raise fields.fail(problem, "label", row["label"], "Keep the wanted rows only, without the field.")
     prompt, (text,) = fields.parts(key, (name,), data.input_template)
     if text.pictures or prompt.pictures:
         raise DataError("shows a picture, and texts are imitated here", path=path, line=line, field=name)
@@ -248,22 +254,19 @@ class _Fields:
         self, key: str | None, names: Sequence[str], template: str | None, *, published: bool = False
     ) -> tuple[Said, list[Said]]:
         """The prompt and the sides; published: a prompt that the sides repeat is not found out."""
-        prompt, sides = self.said(key) if key else Said(), [self.side(name) for name in names]
+        prompt, sides = self._said(key) if key else Said(), [self._side(name) for name in names]
         if not published:
-            prompt, sides = self.with_system(*self.once(prompt, sides))
+            if system := self._row.get("system"):
+                raise self.fail(
+                    "is not read", "system", system, "Write it as the first of the prompt's messages."
+                )
+            prompt, sides = self._once(prompt, sides)
         if template and prompt.text:
             prompt = replace(prompt, text=template.replace("{}", prompt.text))
         return prompt, sides
 
-    def said(self, name: str) -> Said:
+    def _said(self, name: str) -> Said:
         value = self._row.get(name)
-        lists = ("[{", "{'role'")  # in a table's cell
-        if isinstance(value, str) and value.lstrip().startswith(lists):
-            try:
-                value = json.loads(value)
-            except ValueError:
-                if "role" in value:
-                    raise self.fail("is a list of messages that is no JSON", name, value) from None
         if isinstance(value, list) and value:
             for place, message in enumerate(value):
                 self._check_message(message, f"{name}[{place}]")
@@ -272,8 +275,7 @@ class _Fields:
         if isinstance(value, dict):
             return self._turns(name, [value])
         if isinstance(value, str) and (value.strip() or self.own):
-            self._check(value, name)
-            return Said(value)
+            return Said(self._text(value, name))
         raise self.fail(_FORMS, name, value)
 
     def _check_message(self, message: Json, name: str) -> None:
@@ -283,52 +285,36 @@ class _Fields:
             repair = "Write calls and results as text, or leave the row out."
             raise self.fail("calls a tool, which is no text of the assistant", name, message, repair)
         content = message.get("content")
+        if not isinstance(content, str | list):
+            raise self.fail("must be a message with role and content", name, message)
         parts = content if isinstance(content, list) else [content]
-        for part in (*parts, *(message.get(key) for key in ("role", "reasoning_content", "thinking"))):
+        for part in (*parts, *(message.get(key) for key in ("reasoning_content", "thinking"))):
             text = part.get("text") if isinstance(part, Mapping) else part
-            if text is not None and not isinstance(text, str):
+            if not isinstance(text, str | None):
                 raise self.fail("must hold texts", name, message)
-            self._check(text or "", name)
+            self._text(text or "", name)
 
-    def side(self, name: str) -> Said:
+    def _side(self, name: str) -> Said:
         """What is learned, with its ids and single turns; of messages, something that the assistant says."""
-        said = self.said(name)
+        said, ids = self._said(name), self._row.get(f"{name}_token_ids")
         if (turns := self._row.get(f"{name}_turns")) is not None:
             if not isinstance(turns, list) or not turns:
                 raise self.fail('must be a list of {"input", "output"}', f"{name}_turns", turns)
             said = replace(said, turns=self._turns(f"{name}_turns", turns).turns)
-        spoken = [message["content"] for message in said.messages if message["role"] == "assistant"]
-        if said.messages and not any(spoken):
+        if said.messages and not any(one["content"] for one in said.messages if one["role"] == "assistant"):
             raise self.fail("has no words of the assistant", name, self._row.get(name))
-        return replace(said, ids=self._ids(f"{name}_token_ids"))
+        if ids is None:
+            return said
+        if (
+            not isinstance(ids, list)
+            or not ids
+            or not all(type(one) is int and 0 <= one < 2**31 for one in ids)
+        ):
+            repair = "Leave the field out to have the text tokenised."
+            raise self.fail("must be a list of token ids", f"{name}_token_ids", ids, repair)
+        return replace(said, ids=tuple(ids))
 
-    def with_system(self, prompt: Said, sides: list[Said]) -> tuple[Said, list[Said]]:
-        """Prompt and sides behind the text of a column `system`, where the rows have one."""
-        system = self._row.get("system")
-        if system is None or system == "":
-            return prompt, sides
-        if not isinstance(system, str):
-            raise self.fail("must be a text", "system", system)
-        self._check(system, "system")
-        first = {"role": "system", "content": system}
-        if not prompt:
-            if any(side.messages and side.messages[0] == first for side in sides):
-                return prompt, sides
-            if not all(side.messages and side.messages[0]["role"] != "system" for side in sides):
-                raise self.fail(
-                    "is another system text than the dialogue has, or the dialogue is a text",
-                    "system",
-                    system,
-                )
-            return prompt, [replace(side, messages=(first, *side.messages)) for side in sides]
-        before = prompt.messages or ({"role": "user", "content": prompt.text},)
-        if before[0]["role"] == "system" and before[0]["content"] != system:
-            raise self.fail("is another system text than the prompt's", "system", system)
-        if before[0]["role"] == "system":
-            return prompt, sides
-        return replace(prompt, text="", messages=(first, *before)), sides
-
-    def once(self, prompt: Said, sides: list[Said]) -> tuple[Said, list[Said]]:
+    def _once(self, prompt: Said, sides: list[Said]) -> tuple[Said, list[Said]]:
         """Prompt and sides, of which no side begins with the prompt again."""
         if prompt.text and any(side.messages for side in sides):
             said = [_words(entry)[1] for side in sides for entry in side.messages if entry["role"] == "user"]
@@ -345,12 +331,9 @@ class _Fields:
                 return prompt, [replace(side, text=text) for side, text in zip(sides, rest, strict=True)]
         begins = next((side for side in sides if side.messages and side.messages[0]["role"] == "user"), None)
         if begins is not None and prompt and (prompt.text or prompt.messages[-1]["role"] == "user"):
-            raise self.fail(
-                "begins with a user's message, and so ends the prompt",
-                "prompt",
-                begins.messages[0],
-                "Repeat the prompt in both sides or in none of them.",
-            )
+            repair = "Repeat the prompt in both sides or in none of them."
+            problem = "begins with a user's message, and so ends the prompt"
+            raise self.fail(problem, "prompt", begins.messages[0], repair)
         return prompt, sides
 
     def _behind(self, prompt: Said, side: Said) -> Said:
@@ -368,35 +351,22 @@ class _Fields:
     def _turns(self, name: str, values: Sequence[Any]) -> Said:
         turns = []
         for value in values:
-            asked, answered = (
-                value.get(key) if isinstance(value, Mapping) else None for key in ("input", "output")
-            )
+            keys = ("input", "output")
+            asked, answered = (value.get(key) if isinstance(value, Mapping) else None for key in keys)
             if not (isinstance(asked, str) and isinstance(answered, str) and (answered.strip() or self.own)):
                 raise self.fail(_FORMS, name, value)
-            self._check(asked + answered, name)
+            self._text(asked + answered, name)
             turns.append(AgentTurn("assistant", answered, asked, answered))
         return Said(turns[-1].input + turns[-1].output, turns=tuple(turns))
 
-    def _ids(self, name: str) -> tuple[int, ...] | None:
-        value = self._row.get(name)
-        if value is None:
-            return None
-        if (
-            not isinstance(value, list)
-            or not value
-            or not all(type(item) is int and 0 <= item < 2**31 for item in value)
-        ):
-            repair = "Leave the field out to have the text tokenised."
-            raise self.fail("must be a list of token ids", name, value, repair)
-        return tuple(value)
-
-    def _check(self, text: str, name: str) -> None:
+    def _text(self, text: str, name: str) -> str:
+        """The text, which a tokenizer can read."""
         try:
             text.encode()
         except UnicodeEncodeError as error:
             problem = f"holds half a character ({text[error.start]!a}), which is no text"
-            repair = "Write the character whole, or replace it, as by text.encode(errors='replace').decode()."
-            raise self.fail(problem, name, text, repair) from None
+            raise self.fail(problem, name, text, "Write the character whole, or replace it.") from None
+        return text
 
     def fail(self, problem: str, name: str, value: Json, repair: str = "") -> DataError:
         repair = repair or f"{_REPAIR} The row has {', '.join(map(str, self._row))}."
@@ -406,20 +376,3 @@ class _Fields:
 def _words(entry: Entry) -> tuple[str, Any]:
     content = entry["content"]
     return entry["role"], content.strip() if isinstance(content, str) else content
-
-
-def _probabilities(text: str, names: Sequence[str]) -> list[float]:
-    try:
-        values = [float(part) for part in str(text).split(",")]
-    except ValueError:
-        raise UsageError(f"--dataset_probs must be numbers with commas between them, got {text!r}.") from None
-    if not names:
-        raise UsageError("--dataset is empty; name a .jsonl file with preference pairs.")
-    if len(names) == 1:
-        return [1.0]
-    if len(values) != len(names) or min(values) < 0 or sum(values) <= 0:
-        raise UsageError(
-            f"--dataset names {len(names)} datasets, so --dataset_probs needs {len(names)} numbers that are "
-            f"not negative (like {','.join(['0.5'] * len(names))}), got {text!r}."
-        )
-    return values

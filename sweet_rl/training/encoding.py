@@ -10,20 +10,31 @@ Published behaviour: docs/published/sweet_rl.md#in-sampling-ranking-and-pairs, #
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sweet_rl.chat import Span, TokenizerChat, Turn, tokenizer_digest
+from sweet_rl.chat import Span, TokenizerChat, Turn, TurnTemplate, UnparsableError, tokenizer_digest
+from sweet_rl.chat.formats import Entry, read_back
+from sweet_rl.chat.turns import between_marks
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.training.data import DataRow
+from sweet_rl.training.data import DataRow, Said
 from sweet_rl.training.settings import DataSettings
-from sweet_rl.training.turns import RowTurns
 from sweet_rl.training.vision import Pictures, Vision
+from sweet_rl.types import AgentTurn, FinishReason
 
 _NO_THOUGHTS = "hold turns with thoughts, which this chat template does not show: they are left out"
 _ROWS_AT_ONCE = 512  # Rows whose texts are tokenised together; more would hold many tokens twice
+
+_THOUGHT_TAG = re.compile(r"</?think(?:ing)?>|\[/?THINK\]", re.IGNORECASE)
+_ROLE = re.compile(r"^(?:system|developer|user|human|assistant|model)(?:\n|\Z)", re.IGNORECASE)
+_ANY_MARK = re.compile(r"<\|?[^<>\s]{1,40}>|\[/?[A-Z_]{2,20}\]|<</?SYS>>|\[\|\w+\|\]")
+_ANSWER_OPENS = re.compile(r"(?:^|\s)(?:### ?)?(?:Assistant|ASSISTANT|Response)\s*:\s*\Z")
+_QUESTION_OPENS = re.compile(r"\A\s*(?:### ?)?(?:Human|User|USER|Instruction)\s*:")
+# Marks that templates write and people do not.
+_FOREIGN = re.compile(r"<\|[\w ]+\|>|<start_of_turn>|\[/?INST\]|<\uff5c\w+\uff5c>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +45,6 @@ class Branch:
     spans: tuple[Span, ...]
     prompt_length: int = 0
     pictures: Pictures = ()
-
-    @property
-    def mask(self) -> list[int]:
-        """The loss mask as zeros and ones, before prompt and first token are cleared."""
-        mask = [0] * len(self.ids)
-        for start, end in self.spans:
-            mask[start:end] = [1] * (end - start)
-        return mask
 
     @property
     def scored(self) -> list[Span]:
@@ -91,6 +94,11 @@ class Encoded:
         return 1 if len(self.sides) > 1 else self.sides[0].tokens
 
 
+def some_of(names: Sequence[str]) -> str:
+    """The first three, for a message."""
+    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+
+
 @dataclass(slots=True)
 class EncodingReport:
     """What happened on the way; `lines` says it to people."""
@@ -106,6 +114,170 @@ class EncodingReport:
             what = f"{len(self.too_long):,} {self.noun} left out, too long for --max_len {max_len}"
             notes.append(f"{what}: {some_of(self.too_long)}")
         return notes
+
+
+class RowTurns:
+    """Takes rows apart into turns."""
+
+    def __init__(
+        self,
+        tokenizer: Any,
+        *,
+        response_template: str | None = None,
+        learn_thoughts: bool = True,
+        plain_prompts: bool = False,
+    ) -> None:
+        self._tokenizer, self._plain_prompts, self._name = tokenizer, plain_prompts, tokenizer.name_or_path
+        self._template: TurnTemplate | None = None
+        if tokenizer.chat_template:
+            self._template = TurnTemplate(TokenizerChat(tokenizer), learn_thoughts=learn_thoughts)
+        elif tokenizer.eos_token is None:
+            raise UsageError(f"The tokenizer of {tokenizer.name_or_path!r} has no end token (eos_token).")
+        # What ends a turn; empty where the chat template writes nothing behind one.
+        self.end: str = self._template.end if self._template else tokenizer.eos_token
+        self.header: str = self._template.header if self._template else ""
+        if response_template == "":
+            raise UsageError("--response_template '' has no tokens.")
+        # The template's own header may be written without the blank line that ends it.
+        same = response_template is not None and self.header.startswith(response_template)
+        self._header = None if same else response_template
+        self.digest = tokenizer_digest(tokenizer)
+        specials = self._template.specials if self._template else []
+        marks = [re.escape(mark) for mark in specials if not _THOUGHT_TAG.fullmatch(mark)]
+        self._specials = re.compile("|".join(marks) or r"(?!)")
+
+    @property
+    def thoughts_left_out(self) -> int:
+        """Turns that had thoughts, of which the chat template shows none."""
+        return self._template.thoughts_left_out if self._template else 0
+
+    def of(self, row: DataRow, side: Said, *, sampled: bool) -> list[Turn]:
+        """The turns of one side of a row; `sampled`: its ids are of this tokenizer."""
+        template, prompt = self._template, row.prompt
+        asked: Entry = {"role": "user", "content": prompt.text}
+        answered: Entry = {"role": "assistant", "content": side.text}
+        try:
+            if side.turns:
+                return self._played(side)
+            if side.messages or prompt.messages:
+                before = prompt.messages or ((asked,) if prompt.text else ())
+                return self._of_messages(before, side.messages or (answered,))
+            if sampled and template:
+                if (largest := max(side.ids or ())) >= len(self._tokenizer):
+                    raise UsageError(
+                        f"its token id {largest} is none of the tokenizer's {len(self._tokenizer):,}"
+                    )
+                return [template.said(prompt.text, side.text, ids=side.ids)]
+            if self._header is not None:
+                return between_marks(self._header, self.end, prompt.text, side.text)
+            if template is None and prompt.text:
+                text = side.text.rstrip("\n").removesuffix(self.end)
+                return [Turn(prompt.text, "", text, self.end, side.ids)]
+            if template is None:
+                raise UsageError(
+                    "the tokenizer has no chat template, so the assistant's turns cannot be found in whole "
+                    "dialogues. Give --response_template (the text that opens a turn), or rows with a prompt"
+                )
+            given = read_back(prompt.text or side.text)
+            if given is not None and bool(given[2]) is not bool(prompt):
+                opening, earlier, last = given
+                if not prompt:  # the whole dialogue of an agent that a server or a script played
+                    answered = {"role": "assistant", "content": last}
+                turns = self._of_messages(earlier if prompt else (), [*(() if prompt else earlier), answered])
+                return [turn._replace(prompt=opening + turn.prompt) for turn in turns]
+            if not prompt:
+                return template.written("", side.text)
+            if self._plain_prompts:
+                return [template.said(prompt.text, side.text)]
+            if template.has_marks(prompt.text):
+                return template.written(template.opened(prompt.text), side.text)
+            if found := _ANSWER_OPENS.search(prompt.text) or _QUESTION_OPENS.search(side.text):
+                raise UsageError(
+                    f"{found[0].strip()!r} is how another template writes who speaks; {self._name!r} has its own"
+                )
+            return self._of_messages((asked,), (answered,))
+        except (UnparsableError, UsageError) as error:
+            raise DataError(
+                f"cannot be learned from: {error}",
+                path=row.path,
+                line=row.line,
+                repair="Leave the row out, or write it as messages (prompt, chosen and rejected as lists of role "
+                "and content), which the model's own chat template turns into text; sweet-rl show_tokens shows "
+                "what is learned from a file.",
+            ) from error
+
+    def _of_messages(self, before: Sequence[Entry], after: Sequence[Entry]) -> list[Turn]:
+        """The assistant's turns in `after`, written by the chat template."""
+        if self._template is None:
+            raise UsageError("it holds messages, and the tokenizer has no chat template to write them")
+        entries = [self._without_end(entry) for entry in (*before, *after)]
+        turns = self._template.turns(entries, first=len(before))
+        if not turns:
+            raise UsageError("no message of the assistant stands in it")
+        return turns
+
+    def _without_end(self, entry: Entry) -> Entry:
+        """The message; an end token that closes its text is dropped, any other special token refused."""
+        content = entry["content"]
+        texts = [content] if isinstance(content, str) else [part.get("text", "") for part in content]
+        if entry["role"] == "assistant" and isinstance(content, str) and self.end:
+            texts = [content := content.removesuffix(self.end)]
+            entry = {**entry, "content": content}
+        for text in texts:
+            if found := self._specials.search(text) or _FOREIGN.search(text):
+                raise UsageError(
+                    f"the {entry['role']}'s message has the mark {found[0]!r} in it, which chat templates write and "
+                    "nobody says; take it out"
+                )
+        return entry
+
+    def _played(self, side: Said) -> list[Turn]:
+        """The turns of a dialogue that an agent played: as it was given and wrote them, or by the template."""
+        template = self._template
+        if template is None:
+            return [
+                Turn(turn.input, "", turn.output, self._closing(turn), turn.token_ids) for turn in side.turns
+            ]
+        exact = [turn for turn in map(self._exact, side.turns) if turn is not None]
+        if len(exact) == len(side.turns):
+            return exact
+        if not side.messages:
+            raise UsageError("its turns were given prompts of another chat template, and it has no messages")
+        system = self._system_of(side.turns[0].input, str(side.messages[0]["content"]))
+        turns = self._of_messages(system, side.messages)
+        return [turn._replace(end=self._closing(own)) for turn, own in zip(turns, side.turns, strict=True)]
+
+    def _system_of(self, given: str, asked: str) -> list[Entry]:
+        """The system message in the prompt of a first turn, whichever template wrote it."""
+        if given.strip() in {"", asked.strip()}:
+            return []
+        if (known := read_back(given)) is not None and not known[2]:
+            return [entry for entry in known[1] if entry["role"] == "system"]
+        places = [found.start() for found in re.finditer(re.escape(asked), given)]
+        ends = [at for at in places if _ANY_MARK.match(given[at + len(asked) :].lstrip())]
+        before = given[: ends[-1]] if ends else ""
+        said = [text for part in _ANY_MARK.split(before) if (text := _ROLE.sub("", part.strip()))]
+        if not _ANY_MARK.search(before) or len(said) > 1 or any(text.endswith(":") for text in said):
+            raise UsageError(
+                "its agent was given a prompt of another chat template, in which the system text cannot be told "
+                'from the rest. Play with --tokenizer of the model that is trained, or set `input` to "" in its turns'
+            )
+        return [{"role": "system", "content": text} for text in said]
+
+    def _exact(self, turn: AgentTurn) -> Turn | None:
+        """A turn whose tokens or prompt are this tokenizer's own; else None."""
+        if self._template is None or not turn.input:
+            return None
+        said = self._template.said(turn.input, turn.output, cut=turn.finish_reason is FinishReason.LENGTH)
+        ids = turn.token_ids
+        if ids and max(ids) < len(self._tokenizer):
+            spelled = self._tokenizer.decode(list(ids), clean_up_tokenization_spaces=False)
+            if spelled.removesuffix(self.end) == turn.output:
+                return said._replace(ids=ids)
+        return said if self._template.opens(turn.input) else None
+
+    def _closing(self, turn: AgentTurn) -> str:
+        return "" if turn.finish_reason is FinishReason.LENGTH else self.end
 
 
 class TurnEncoder:
@@ -175,10 +347,8 @@ class TurnEncoder:
         turns = [self._rows.of(row, side, sampled=own) for side in row.sides]
         uses, played = "use the sampled token ids they carry", row.sides[0].turns
         if len(row.sides) > 1:
-            if carries:
-                report.counts[
-                    uses if own else "carry ids of another tokenizer: their text was tokenised"
-                ] += 1
+            foreign = "carry ids of another tokenizer: their text was tokenised"
+            report.counts[uses if own else foreign] += carries
             if turns[0] == turns[1] and not row.twin:
                 problem = "has two sides of which the same is learned, so nothing is"
                 repair = 'Leave the row out, or say that it is meant: "guard": "twin".'
@@ -187,9 +357,8 @@ class TurnEncoder:
             report.counts[uses] += 1
         elif played and not turns[0][0].prompt.endswith(played[0].input):
             report.counts["were played by other prompts, and are written by this model's chat template"] += 1
-        return [
-            (own, row.prompt.pictures + side.pictures) for own, side in zip(turns, row.sides, strict=True)
-        ]
+        pictures = [row.prompt.pictures + side.pictures for side in row.sides]
+        return list(zip(turns, pictures, strict=True))
 
     def _parts(
         self, turns: Sequence[Turn], pictures: Pictures, place: str
@@ -311,11 +480,6 @@ def turn_encoder(tokenizer: Any, data: DataSettings, vision: Vision | None = Non
     )
 
 
-def some_of(names: Sequence[str]) -> str:
-    """The first three, for a message."""
-    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
-
-
 def scored_texts(branches: Sequence[Branch], tokenizer: Any) -> list[str]:
     """What is learned, turn by turn, special tokens written out."""
     return [
@@ -336,93 +500,3 @@ def check_tokenizers(rows: Sequence[DataRow], tokenizer: Any, *, allowed: bool) 
             "Train the model that they were sampled with, sample and rank again with this one, or pass "
             "--other_tokenizer to tokenise the texts again."
         )
-
-
-class PublishedEncoder:
-    """Blank and end token appended, truncation from the right, the last id forced to the end token.
-
-    Without a response template every token is in the mask, the prompt's too; with one, every occurrence opens
-    a turn that lasts to the next end token. A mean divides by the whole mask, position 0 and prompt included.
-    Rows with a picture that is cut are left out.
-    """
-
-    def __init__(
-        self,
-        tokenizer: Any,
-        *,
-        max_len: int,
-        response_template: str | None = None,
-        vision: Vision | None = None,
-    ) -> None:
-        if tokenizer.eos_token_id is None:
-            raise UsageError(f"The tokenizer of {tokenizer.name_or_path!r} has no end token (eos_token).")
-        self._tokenizer, self._vision, self._max_len = tokenizer, vision, max_len
-        self._chat: Any = TokenizerChat(tokenizer) if tokenizer.chat_template else None
-        self._header = None if response_template is None else self._ids([response_template])[0]
-
-    def encode(self, rows: Sequence[DataRow]) -> tuple[list[Encoded], EncodingReport]:
-        """Encoded pairs in the order of the rows, without those whose prompt fills `max_len`."""
-        report, pairs = EncodingReport(), list[Encoded]()
-        texts = zip(*map(self._texts, rows), strict=True)
-        for index, (row, ids) in enumerate(
-            zip(rows, zip(*(self._ids(list(one), cut=True) for one in texts), strict=True), strict=True)
-        ):
-            length = len(ids[0])
-            sides = tuple(
-                self._side(side_ids, length, row.prompt.pictures + side.pictures)
-                for side_ids, side in zip(ids[1:], row.sides, strict=True)
-            )
-            whole = self._vision is None or all(
-                self._vision.complete(branch.ids, branch.pictures)
-                for side in sides
-                for branch in side.branches
-            )
-            if length >= self._max_len - 2 or not whole:
-                report.too_long.append(row.place)
-            else:
-                pairs.append(Encoded(index, sides, row))
-        return pairs, report
-
-    def _texts(self, row: DataRow) -> list[str]:
-        """Prompt, and prompt with each side, with as many tokens for each picture as it has."""
-        if self._chat is None and any(said.messages for said in (row.prompt, *row.sides)):
-            raise UsageError(
-                f"{row.place} holds messages, and the tokenizer of {self._tokenizer.name_or_path!r} has no chat "
-                "template to make texts of them. Put a chat_template.jinja into the model's folder."
-            )
-        prompt = row.prompt.text or (self._chat.render(row.prompt.messages) if row.prompt else "")
-        texts = [(prompt, row.prompt.pictures)]
-        for side in row.sides:
-            text = side.text
-            if side.messages:
-                whole = self._chat.render([*row.prompt.messages, *side.messages], open_turn=False)
-                text = whole.removeprefix(prompt)
-            texts.append((self._closed(prompt + text), row.prompt.pictures + side.pictures))
-        if self._vision is None:
-            return [text for text, _ in texts]
-        return [self._vision.expanded(*one, place=row.place) for one in texts]
-
-    def _side(self, ids: list[int], prompt_length: int, pictures: Pictures) -> Side:
-        eos = self._tokenizer.eos_token_id
-        ids = [*ids[:-1], eos]
-        spans = [Span(0, len(ids))]
-        if self._header is not None:
-            width = len(self._header)
-            starts = [i + width for i in range(len(ids) - width + 1) if ids[i : i + width] == self._header]
-            spans = []
-            for start in starts:
-                if start < len(ids):  # a header inside a turn lengthens it: no token counts twice
-                    inside = bool(spans) and start < spans[-1].end
-                    begin = spans.pop().start if inside else start
-                    spans.append(Span(begin, ids.index(eos, start) + 1))
-        scored = sum(end - start for start, end in spans)
-        return Side((Branch(tuple(ids), tuple(spans), prompt_length, pictures),), scored)
-
-    def _closed(self, text: str) -> str:
-        text, eos = text.rstrip("\n"), self._tokenizer.eos_token
-        return text if text.endswith(eos) else f"{text} {eos}"
-
-    def _ids(self, texts: list[str], *, cut: bool = False) -> list[list[int]]:
-        options = {"truncation": True, "max_length": self._max_len} if cut else {}
-        ids: list[list[int]] = self._tokenizer(texts, add_special_tokens=False, **options)["input_ids"]
-        return ids

@@ -8,46 +8,80 @@ Published behaviour: docs/published/sweet_rl.md#preference-training, #reward-mod
 
 from __future__ import annotations
 
+import gc
+import hashlib
+import json
 import os
-from typing import Any
+import random
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+from transformers import set_seed
 
 from sweet_rl import tracking
 from sweet_rl.errors import UsageError
 from sweet_rl.records import replace_rows
-from sweet_rl.training import models
-from sweet_rl.training.batches import Collator, ValueCollator
-from sweet_rl.training.checkpoints import finite
+from sweet_rl.training import checkpoints, forward, models, sharding
+from sweet_rl.training.attention import attention_span
+from sweet_rl.training.batches import Collator, Reader, ValueCollator, to_device
 from sweet_rl.training.data import read_pairs, read_texts
-from sweet_rl.training.encoding import Encoded, PublishedEncoder, TurnEncoder, check_tokenizers, turn_encoder
-from sweet_rl.training.fitting import (
-    begin,
-    check_sizes,
-    fit,
-    hold_out,
-    once,
-    pad_id,
-    reader,
-    say_what_was_encoded,
+from sweet_rl.training.encoding import (
+    Encoded,
+    EncodingReport,
+    TurnEncoder,
+    check_tokenizers,
+    scored_texts,
+    some_of,
+    turn_encoder,
 )
-from sweet_rl.training.forward import CriticObjective, ImitationObjective, PreferenceObjective
+from sweet_rl.training.forward import (
+    CriticObjective,
+    ImitationObjective,
+    Objective,
+    PairForward,
+    PreferenceObjective,
+)
 from sweet_rl.training.losses import PairLogps, pair_losses
-from sweet_rl.training.reference import reference_and_policy, score_alone
-from sweet_rl.training.settings import DPOSettings, SFTSettings, TrainSettings
-from sweet_rl.training.sharding import half_weights, lost_processes_named
-from sweet_rl.training.trainer import Rows, Say
+from sweet_rl.training.processes import from_main, rank, world_size
+from sweet_rl.training.published import PublishedEncoder
+from sweet_rl.training.settings import DataSettings, DPOSettings, SFTSettings, TrainSettings
+from sweet_rl.training.steps import packs_of, steps_of
+from sweet_rl.training.trainer import Rows, Run, Say, StepTrainer
 from sweet_rl.training.vision import Vision
 from sweet_rl.types import Json
+
+RowT = TypeVar("RowT", bound=Encoded)
+
+# Flags that say how a step is computed, not what: another value changes a resumed run by rounding only.
+_ROUNDING = frozenset({
+    "--micro_train_batch_size", "--max_tokens_per_batch", "--gradient_checkpointing", "--torch_compile",
+    "--gradient_checkpointing_use_reentrant", "--device", "--attention", "--flash_attn",
+})  # fmt: skip
+_CALLED = {"name": "loss", "reduction": "mean_log_prob"}  # fields of settings whose flags have another name
+
+
+# -- the stages -------------------------------------------------------------------------------------------
 
 
 def evaluate_pairs(settings: DPOSettings, say: Say) -> None:
     """Write every pair's numbers to `metrics_path`, in file order, and train nothing."""
     if int(os.environ.get("RANK", "0")):
         return  # one process scores; the others of a launcher have nothing to do
-    tokenizer = models.load_tokenizers(settings)
-    pairs, vision = _pairs(tokenizer, settings, say)[:2]
-    names = (settings.ref_pretrain or settings.pretrain, settings.pretrain)
-    scores = [score_alone(name, settings, pairs, pad_id(tokenizer), vision) for name in dict.fromkeys(names)]
-    at = [pair.index for pair in pairs]
+    rows = _pairs(settings, say)[0]
+    names = dict.fromkeys((settings.ref_pretrain or settings.pretrain, settings.pretrain))
+    wanted = settings.device
+    device = ("cuda" if torch.cuda.is_available() else "cpu") if wanted == "auto" else wanted
+    scores = []
+    for name in names:
+        model = models.load_model(name, settings)
+        check_sizes(model, rows.all, settings)
+        scores.append(_scores(model.to(device), model, settings, rows, device))
+    at = [pair.index for pair in rows.all]
     (chosen, rejected), policy = scores[0][at, :2].T, scores[-1][at]
     losses = pair_losses(PairLogps(*policy.T), chosen, rejected, settings)
     columns = {
@@ -63,28 +97,27 @@ def evaluate_pairs(settings: DPOSettings, say: Say) -> None:
         "nll_loss": losses.nll_B,
         "total_loss": losses.total_B,
     }
-    lists = {name: tensor.tolist() for name, tensor in columns.items()}
-    rows: list[Json] = [
-        finite({"index": index, **{name: values[i] for name, values in lists.items()}})
+    columns_of = {name: tensor.tolist() for name, tensor in columns.items()}
+    lines = [
+        checkpoints.finite({"index": index, **{name: values[i] for name, values in columns_of.items()}})
         for i, index in enumerate(at)
     ]
     path = str(settings.metrics_path)
     tracking.writes(path)
-    replace_rows(path, rows)
-    accuracy, loss = (sum(lists[name]) / len(rows) for name in ("accuracy", "total_loss"))
-    say(f"{len(rows):,} pairs: accuracy {accuracy:.3f}, loss {loss:.4f}")
+    replace_rows(path, lines)
+    accuracy, loss = (sum(columns_of[name]) / len(lines) for name in ("accuracy", "total_loss"))
+    say(f"{len(lines):,} pairs: accuracy {accuracy:.3f}, loss {loss:.4f}")
     say(f"numbers: {path}")
 
 
 def train_dpo(settings: DPOSettings, say: Say) -> None:
     """Learn from pairs by the preference loss of the settings."""
     say = once(say)
-    rows = _pair_rows(settings, say)
-    run = begin("train_dpo", settings, rows, say)
-    with lost_processes_named(settings):
-        reference, model = reference_and_policy(settings, run, rows)
-    read = reader(model, rows.pad_id, settings, rows.vision)
-    fit(run, model, collator=Collator(settings.reduction, read, reference), objective=PreferenceObjective)
+    run = begin("train_dpo", settings, _pair_rows(settings, say), say)
+    with sharding.lost_processes_named(settings):
+        reference, model = reference_and_policy(settings, run)
+    collator = Collator(settings.reduction, reader(model, run.rows, settings), reference)
+    fit(run, model, collator=collator, objective=PreferenceObjective)
 
 
 def train_sft(settings: SFTSettings, say: Say) -> None:
@@ -101,48 +134,44 @@ def train_sft(settings: SFTSettings, say: Say) -> None:
     tokens = sum(text.weight for text in train_on)
     say(f"{len(train_on):,} texts ({tokens:,} tokens to imitate) to train on, {len(held_out):,} held out")
     vision = Vision.find(settings.pretrain, tokenizer)  # texts show nothing, but it is saved as well
-    rows = Rows(tokenizer, train_on, held_out, pad_id(tokenizer), vision)
-    run = begin("train_sft", settings, rows, say)
-    model = models.load_model(settings.pretrain, settings, half=half_weights(settings))
-    check_sizes(model, rows.all, settings)
-    fit(
-        run,
-        models.trainable(model, settings),
-        collator=Collator("sum", reader(model, rows.pad_id, settings)),
-        objective=ImitationObjective,
-    )
+    run = begin("train_sft", settings, Rows(tokenizer, train_on, held_out, vision), say)
+    model = models.load_model(settings.pretrain, settings, half=sharding.half_weights(settings))
+    check_sizes(model, run.rows.all, settings)
+    model = models.trainable(model, settings)
+    fit(run, model, collator=Collator("sum", reader(model, run.rows, settings)), objective=ImitationObjective)
 
 
 def train_critic(settings: TrainSettings, say: Say) -> None:
     """Train a sequence classifier with one label: the ablation that SWEET-RL's own critic is compared with."""
     say = once(say)
-    rows = _pair_rows(settings, say)
-    run = begin("train_reward_model", settings, rows, say, share=False)
-    model = models.load_critic(settings.pretrain, settings, half=half_weights(settings))
+    run = begin("train_reward_model", settings, rows := _pair_rows(settings, say), say, share=False)
+    model = models.load_critic(settings.pretrain, settings, half=sharding.half_weights(settings))
     check_sizes(model, rows.all, settings)
     model.config.get_text_config().pad_token_id = rows.pad_id  # without one, the classifier refuses batches
     model.config.critic_value = "mean" if settings.published else "last"
-    fit(
-        run,
-        models.trainable(model, settings),
-        collator=ValueCollator(rows.pad_id, rows.vision),
-        objective=CriticObjective,
-    )
+    model = models.trainable(model, settings)
+    fit(run, model, collator=ValueCollator(rows.pad_id, rows.vision), objective=CriticObjective)
+
+
+# -- the rows ---------------------------------------------------------------------------------------------
+
+
+def once(say: Say) -> Say:
+    """Only the first of several processes says something."""
+    return say if rank() == 0 else lambda _: None
 
 
 def _pair_rows(settings: TrainSettings, say: Say) -> Rows:
     """Pairs to train on and held-out ones."""
-    tokenizer = models.load_tokenizers(settings)
-    pairs, vision, total, has_test = _pairs(tokenizer, settings, say)
-    train_on, held_out = hold_out(pairs, settings, total=total, has_test=has_test)
+    rows, total, has_test = _pairs(settings, say)
+    train_on, held_out = hold_out(rows.all, settings, total=total, has_test=has_test)
     say(f"{len(train_on):,} pairs to train on, {len(held_out):,} held out")
-    return Rows(tokenizer, train_on, held_out, pad_id(tokenizer), vision)
+    return rows._replace(train=train_on, held_out=held_out)
 
 
-def _pairs(
-    tokenizer: Any, settings: TrainSettings, say: Say
-) -> tuple[list[Encoded], Vision | None, int, bool]:
+def _pairs(settings: TrainSettings, say: Say) -> tuple[Rows, int, bool]:
     """Pairs that can be trained on; how many rows come before those of a test split, and if there is one."""
+    tokenizer = models.load_tokenizers(settings)
     train_on, test = read_pairs(settings, seed=settings.seed, published=settings.published)
     rows = [*train_on, *test]
     check_tokenizers(rows, tokenizer, allowed=settings.other_tokenizer)
@@ -154,12 +183,276 @@ def _pairs(
             raise UsageError(f"{first.place} shows a picture. {error}") from error
     encoder: PublishedEncoder | TurnEncoder
     if settings.published:
-        template = settings.response_template
-        encoder = PublishedEncoder(
-            tokenizer, max_len=settings.max_len, response_template=template, vision=vision
-        )
+        options: dict[str, Any] = {"response_template": settings.response_template, "vision": vision}
+        encoder = PublishedEncoder(tokenizer, max_len=settings.max_len, **options)
     else:
         encoder = turn_encoder(tokenizer, settings, vision)
     pairs, report = encoder.encode(rows)
     say_what_was_encoded(pairs, report, settings, tokenizer, say)
-    return pairs, vision, len(train_on), bool(test)
+    return Rows(tokenizer, pairs, [], vision), len(train_on), bool(test)
+
+
+def say_what_was_encoded(
+    encoded: Sequence[Encoded], report: EncodingReport, data: DataSettings, tokenizer: Any, say: Say
+) -> None:
+    """Print what happened to the rows on their way to token ids, and what is learned of the first one."""
+    for line in report.lines(data.max_len):
+        say(line)
+    if not encoded:
+        raise UsageError(
+            f"None of the {len(report.too_long):,} {report.noun} of {data.dataset!r} fits into --max_len "
+            f"{data.max_len}. Raise it."
+        )
+    first = encoded[0]
+    learned = [scored_texts(side.branches, tokenizer) for side in first.sides]
+    all_ = " | ".join(some_of([*map(repr, texts)])[:150] for texts in learned)
+    say(f"learned from {first.row.place}: {all_} (all: sweet-rl show_tokens)")
+
+
+def hold_out(
+    rows: list[RowT], settings: TrainSettings, *, total: int, has_test: bool = False
+) -> tuple[list[RowT], list[RowT]]:
+    """Rows to train on, and to evaluate on: a seeded sample, the first rows (published), or a test split."""
+    fraction = settings.eval_fraction
+    if has_test:
+        held = {row.index for row in rows if row.index >= total}
+    elif settings.published:
+        held = set(range(int(fraction * total)))
+    else:
+        places = random.Random(settings.seed).sample(range(len(rows)), int(fraction * len(rows)))
+        held = {rows[place].index for place in places}
+    train = [row for row in rows if row.index not in held]
+    if not train:
+        raise UsageError("Everything is held out; lower --eval_fraction.")
+    batch = settings.train_batch_size
+    if settings.published and len(train) < batch:
+        raise UsageError(
+            f"{len(train)} rows do not fill one --train_batch_size of {batch}, and --compat published "
+            "trains on whole batches only. Lower it, or use --compat fixed."
+        )
+    return train, [row for row in rows if row.index in held]
+
+
+def check_sizes(model: Any, rows: Sequence[Encoded], settings: TrainSettings) -> None:
+    """Raises UsageError for ids or lengths that the model has no embedding for, and for unseen pictures."""
+    config, name = model.config.get_text_config(), model.name_or_path
+    if show_pictures(rows) and not hasattr(model.config, "image_token_id"):
+        raise UsageError(f"{name!r} reads no pictures, and the data have some.")
+    longest = max(row.length for row in rows)
+    context = getattr(config, "max_position_embeddings", None)
+    if context is not None and longest > context:
+        raise UsageError(
+            f"The longest row has {longest:,} tokens, and {name!r} reads {context:,}: "
+            f"set --max_len {context} (it is {settings.max_len})."
+        )
+    for row in rows:
+        largest = max(max(branch.ids) for branch in row.branches)
+        if largest >= config.vocab_size:
+            raise UsageError(
+                f"{row.row.place} has the token id {largest}, but {name!r} knows "
+                f"{config.vocab_size:,} tokens: its tokenizer does not belong to it."
+            )
+
+
+# -- beginning --------------------------------------------------------------------------------------------
+
+
+def begin(stage: str, settings: TrainSettings, rows: Rows, say: Say, *, share: bool = True) -> Run:
+    """Plan the steps, join the other processes, if there are some, and find the checkpoint to resume from."""
+    pictured = show_pictures(rows.all)
+    if world_size() > 1 and pictured:
+        blind = next((row for row in rows.all if not any(branch.pictures for branch in row.branches)), None)
+        if blind is not None:
+            raise UsageError(
+                f"{blind.row.place} shows no picture, and others do. Several processes need one in every pair, "
+                "as all must use the same weights at the same time. Train on one process, or on one sort."
+            )
+    share = share and settings.prefix_tree and not pictured
+    cuda = torch.cuda.is_available() and settings.device != "cpu"
+    alone = world_size() == 1 and sharding.engine_of(settings) is None
+    by_row = not settings.aux_loss_coef and not (stage == "train_reward_model" and settings.published)
+    if cuda and alone and by_row and not (settings.max_tokens_per_batch or settings.micro_train_batch_size):
+        longest = max(row.length for row in rows.all)  # where that does not suffice, it is halved
+        settings = replace(settings, max_tokens_per_batch=max(2 * longest, forward.MOST_TOKENS))
+    steps = steps_of(settings, rows.train, share=share)
+    held_out = packs_of(rows.held_out, settings, share=share, world=world_size())
+    arguments = sharding.training_arguments(settings, steps.accumulation)
+    if engine := sharding.describe(settings):
+        say(engine)
+    made_from = _made_from(stage, settings, rows) if rank() == 0 else {}
+    resume = None
+    if settings.load_checkpoint:
+
+        def found() -> Path | None:
+            folder = Path(settings.ckpt_path)
+            checkpoints.checkpoints_in(folder, "--ckpt_path")
+            instead = "start anew with another --ckpt_path"
+            return checkpoints.resumable(folder, made_from, say, instead=instead, rounding=_ROUNDING)
+
+        with sharding.lost_processes_named(settings):
+            resume = from_main(found)
+    set_seed(settings.seed)
+    return Run(settings, rows, steps, held_out, arguments, resume, made_from, share, say)
+
+
+def _made_from(stage: str, settings: TrainSettings, rows: Rows) -> dict[str, Json]:
+    """All that decides about the weights, by the flags: values, and digests of data and models."""
+    engine = sharding.engine_of(settings)
+    if not (settings.load_checkpoint or settings.save_steps > 0):
+        return {}
+    every = settings.plain()
+    groups = ["data", "loss", "model", "optimizer", *(["shards"] if engine == "deepspeed" else [])]
+    values = {name: value for group in groups for name, value in every[group].items()}
+    for free in ("timeout_s", "overlap_comm", "shard_with"):
+        values.pop(free, None)
+    return {f"--{_CALLED.get(name, name)}": value for name, value in values.items()} | {
+        "the stage": stage,
+        "the engine": engine,
+        "the number of processes": world_size() if engine == "deepspeed" else "any",
+        "--dataset": f"{len(rows.train)} rows and {len(rows.held_out)} held out, {pairs_digest(rows.all)}",
+        "--pretrain": checkpoints.identity_of(settings.pretrain),
+        "--ref_pretrain": checkpoints.identity_of(settings.ref_pretrain),
+        "--compat": "published" if settings.published else "fixed",
+        "--seed": settings.seed,
+    }
+
+
+def pairs_digest(pairs: Sequence[Encoded]) -> str:
+    """A fingerprint of the tokens, the scored positions and the pictures."""
+    total = hashlib.sha256()
+    for pair in pairs:
+        for side in pair.sides:
+            for branch in side.branches:
+                scored = [pair.index, side.denominator, *map(tuple, branch.scored)]
+                total.update(json.dumps([branch.ids, scored]).encode())
+                total.update("".join(picture.digest for picture in branch.pictures).encode())
+    return total.hexdigest()[:16]
+
+
+def show_pictures(rows: Sequence[Encoded]) -> bool:
+    """Whether any does. Such rows share no tokens: a tree's positions have one axis, a picture's three."""
+    return any(branch.pictures for row in rows for branch in row.branches)
+
+
+def reader(model: Any, rows: Rows, settings: TrainSettings) -> Reader:
+    """How this model reads rows: with what they share standing there once, if it can and the flags say so.
+
+    Where a batch shows pictures, nothing is shared in it, whatever the model can (`Reader.ask`). An adapter
+    around the model changes nothing.
+    """
+    span = attention_span(models.bare_model(model)) if settings.prefix_tree else 0
+    return Reader(rows.pad_id, span, with_attention=settings.aux_loss_coef > 0, vision=rows.vision)
+
+
+# -- the reference ----------------------------------------------------------------------------------------
+
+
+def reference_and_policy(settings: DPOSettings, run: Run) -> tuple[Tensor, Any]:
+    """[rows of the data, 2] under the reference, and the policy; both models are never held at once.
+
+    The reference is asked once, before training, so that it need not stay in memory. It is the base model
+    itself, before an adapter is put on it, unless another one is named.
+    """
+    rows, device, half = run.rows, run.arguments.device, sharding.half_weights(settings)
+    name = settings.ref_pretrain or settings.pretrain
+    policy = None
+    asked = reference = models.load_model(name, settings, half=half)
+    check_sizes(reference, rows.all, settings)
+    if sharding.shards_weights(settings):
+        asked = sharding.sharded_for_scoring(reference, run.arguments, settings)
+    else:
+        reference.to(device)
+        policy = reference if name == settings.pretrain else None
+    scores = _scores(asked, reference, settings, rows, device, world=world_size())
+    del reference, asked
+    if policy is None:
+        gc.collect()
+        policy = models.load_model(settings.pretrain, settings, half=half)
+        check_sizes(policy, rows.all, settings)
+    return scores[:, :2].contiguous(), models.trainable(policy, settings)
+
+
+def _scores(
+    asked: Any, bare: Any, settings: TrainSettings, rows: Rows, device: Any, *, world: int = 1
+) -> Tensor:
+    """[rows of the data, 3] in float32 on the CPU, by `Encoded.index`: chosen, rejected, the chosen one's NLL.
+
+    Rows that were left out are 0. Every process takes every other batch, and all make the same number of passes,
+    as a sharded model needs.
+    """
+    pairs, read = rows.all, reader(bare, rows, settings)
+    share = read.attention_span > 0 and not show_pictures(pairs)
+    collator, ask = Collator(settings.reduction, read), PairForward(bare)
+    batches = packs_of(pairs, settings, share=share, world=world)(list(range(len(pairs))))
+    bf16 = torch.autocast(torch.device(device).type, torch.bfloat16, enabled=settings.bf16)
+
+    def scored(some: Sequence[int]) -> Tensor:
+        batch = to_device(collator([(pairs[row], 0.0) for row in some]), device)
+        with torch.inference_mode(), bf16:
+            logps, _ = ask(asked, batch)
+        return torch.stack(list(logps), dim=-1).float().cpu()
+
+    result = torch.zeros(max(pair.index for pair in pairs) + 1, 3)
+    training = asked.training
+    asked.eval()
+    for start in range(0, len(batches), world):
+        mine = start + (rank() if world > 1 else 0)
+        some = batches[min(mine, len(batches) - 1)]
+        with forward.explained(forward.REPAIR):
+            scores = torch.cat(list(forward.by_halves(some, scored))) if world == 1 else scored(some)
+        if mine < len(batches):
+            result[[pairs[row].index for row in some]] = scores
+    asked.train(training)
+    if world > 1:
+        shared = result.to(device)
+        torch.distributed.all_reduce(shared)
+        result = shared.cpu()
+    return result
+
+
+# -- training ---------------------------------------------------------------------------------------------
+
+
+def fit(
+    run: Run, model: Any, *, collator: Callable[[Any], Any], objective: Callable[[Any, Any], Objective]
+) -> None:
+    """Train, evaluate at the end, and save the model with its tokenizer to `save_path`."""
+    bare = models.bare_model(model)
+    kind = type(bare)  # an engine may put another class in its place
+    losses_of = objective(bare, run.settings)
+    settings, resumes = run.settings, run.resume is not None
+    if rank() == 0 and settings.save_steps > 0 and not settings.load_checkpoint:
+        for earlier in checkpoints.checkpoints_in(Path(settings.ckpt_path)):  # they would count as newer
+            shutil.rmtree(earlier)
+    trainer = StepTrainer(model, run, collator=collator, objective=losses_of)
+    tracking.sets({"resolved": settings.plain()})
+    tracking.writes(settings.save_path, folder=True, continues=resumes)
+    if settings.save_steps > 0:
+        tracking.writes(settings.ckpt_path, folder=True, continues=resumes)
+    if settings.metrics_path is not None:
+        tracking.writes(settings.metrics_path, continues=resumes)
+    if run.resume:
+        run.say(f"going on from {run.resume}")
+    with sharding.lost_processes_named(settings), forward.explained(forward.REPAIR):
+        trainer.train(resume_from_checkpoint=str(run.resume) if run.resume else None)
+        if run.rows.held_out and not settings.eval_steps > 0:
+            shown = trainer.evaluate()
+            accuracy = f"accuracy {shown['eval_acc']:.3f}, " if "eval_acc" in shown else ""
+            run.say(f"held out: {accuracy}loss {shown['eval_loss']:.4f}")
+        save(trainer, run, kind)
+    run.say(f"model and tokenizer: {settings.save_path}")
+
+
+def save(trainer: Any, run: Run, kind: type) -> None:
+    """Model, an adapter merged into it, tokenizer and image processor; files get their names at the end."""
+    settings, first = run.settings, rank() == 0
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    if sharding.shards_weights(settings):  # all give theirs to the first
+        weights = trainer.accelerator.get_state_dict(trainer.model_wrapped)
+        model = sharding.whole_model(kind, model, weights, settings) if first else None
+    if first:
+        whole = model.merge_and_unload() if settings.lora_rank else model
+        folder = Path(settings.save_path)
+        with checkpoints.storing(folder, folder / checkpoints.PARTIAL):
+            models.save_whole(whole, run.rows.tokenizer, folder, run.rows.vision)
+    trainer.accelerator.wait_for_everyone()

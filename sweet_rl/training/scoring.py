@@ -1,7 +1,7 @@
 """Candidates under a model in this process: their tokens' log-probabilities, or a regression head's value.
 
 Many candidates continue one long context, and many contexts one dialogue: all are read as trees, what they
-share once (`sweet_rl.training.trees`), and only the candidates reach the output head. Importing this module
+share once (`sweet_rl.training.batches`), and only the candidates reach the output head. Importing this module
 imports torch.
 
 Axes: R rows, T places in a row, K log-probabilities or values, H hidden.
@@ -24,11 +24,10 @@ from sweet_rl.errors import UsageError
 from sweet_rl.policies.weights import causal_kind, context_length, loaded_on
 from sweet_rl.training import forward
 from sweet_rl.training.attention import attention_span, inputs_of
-from sweet_rl.training.batches import Question, Reader, to_device
+from sweet_rl.training.batches import Question, Reader, common_prefix, to_device
 from sweet_rl.training.forward import ResponseHead
 from sweet_rl.training.models import critic_kind
 from sweet_rl.training.steps import shared_batches
-from sweet_rl.training.trees import common_prefix
 
 Ids = tuple[int, ...]
 Pair = tuple[Ids, Ids]  # A context and a candidate after it

@@ -40,21 +40,11 @@ class LossSettings(Settings):
     )
     beta: float = flag(0.1, "how strongly the policy is held to the reference.", above=0)
     ipo: bool = flag(False, "the same as loss ipo.", shown="all")
-    label_smoothing: float = flag(
-        0.0,
-        "share of labels assumed to be wrong; for sigmoid, sigmoid_norm and robust.",
-        at_least=0,
-        shown="all",
-    )
-    nll_loss_coef: float = flag(
-        0.0, "weight of the chosen response's negative log-likelihood per token.", at_least=0
-    )
-    aux_loss_coef: float = flag(
-        0.0, "weight of the balance loss of a mixture of experts.", at_least=0, shown="all"
-    )
-    reduction: Reduction = no_flag(
-        "sum"
-    )  # by `mean_log_prob` and the loss (`sweet_rl.training.losses.check_loss`)
+    label_smoothing: float = flag(0.0, "share of labels assumed to be wrong.", at_least=0, shown="all")
+    nll_loss_coef: float = flag(0.0, "weight of the chosen response's NLL per token.", at_least=0)
+    aux_loss_coef: float = flag(0.0, "weight of a mixture of experts' balance loss.", at_least=0, shown="all")
+    # by `mean_log_prob` and the loss (`sweet_rl.training.losses.check_loss`)
+    reduction: Reduction = no_flag("sum")
 
     @property
     def loss_name(self) -> str:
@@ -70,22 +60,16 @@ class _Pairs(PairFields, MaxPixels):
         None, "text around the prompt, which takes the place of {}.", shown="all"
     )
     dataset_probs: str = flag(
-        "1.0", "for several datasets: how often each is drawn from, with commas between the numbers."
+        "1.0", "for several datasets: how often each is drawn from, with commas between."
     )
     train_split: str = flag("train", "of a dataset from the hub.", shown="all")
     eval_split: str = flag(
-        "test",
-        "of a dataset from the hub: what to hold out, if it has such a split, in place of eval_fraction.",
-        shown="all",
+        "test", "of a dataset from the hub: held out in place of eval_fraction.", shown="all"
     )
     apply_chat_template: bool = flag(
-        False,
-        "accepted for the published command line: fields that are lists of messages become texts by the model's chat template in any case.",
-        shown="never",
+        False, "of no effect: lists of messages become texts anyway.", shown="never"
     )
-    image_processor: str | None = flag(
-        None, "folder or hub name of the image processor; default: the model's own.", shown="all"
-    )
+    image_processor: str | None = flag(None, "folder or hub name; default: the model's own.", shown="all")
     min_pixels: int = flag(12544, "pictures with fewer pixels are enlarged.", at_least=1, shown="all")
 
 
@@ -95,7 +79,7 @@ class _Rows(Settings):
 
     max_samples: float = flag(1e8, "take the first so many rows of each dataset.", at_least=1, shown="all")
     eval_fraction: float = flag(
-        0.03, "share of the rows to hold out, drawn by seed; 0 for none.", at_least=0, below=1
+        0.03, "share of rows to hold out, drawn by seed; 0 for none.", at_least=0, below=1
     )
     max_len: int = flag(
         512,
@@ -103,15 +87,9 @@ class _Rows(Settings):
         at_least=1,
     )
     response_template: str | None = flag(
-        None,
-        "text that opens an assistant turn, for models whose chat template does not say it.",
-        shown="all",
+        None, "text that opens an assistant turn, where no chat template says it.", shown="all"
     )
-    learn_thoughts: bool = flag(
-        True,
-        "learn what the agent thought before it spoke, too; --nolearn_thoughts only reads it.",
-        shown="all",
-    )
+    learn_thoughts: bool = flag(True, "learn what the agent thought before it spoke, too.", shown="all")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,13 +116,11 @@ class OutputSettings(Overwriting, Quiet, Seeded, SaveSteps):
     metrics_path: str | None = flag(None, ".jsonl file for numbers; default metrics.jsonl in save_path.")
     logging_steps: int = flag(1, "updates between two lines of it.", at_least=1, shown="all")
     eval_steps: int = flag(
-        -1, "updates between two evaluations of the held-out rows; -1: at the end.", shown="all"
+        -1, "updates between two evaluations of held-out rows; -1: at the end.", shown="all"
     )
     ckpt_path: str = flag("./ckpt/checkpoints_dpo", "folder for checkpoints.")
     max_ckpt_num: int = flag(3, "checkpoints to keep at most.", at_least=1, shown="all")
-    max_ckpt_mem: float = flag(
-        1e8, "gigabytes that they may take; the newest stays in any case.", shown="all"
-    )
+    max_ckpt_mem: float = flag(1e8, "gigabytes that they may take; the newest stays.", shown="all")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +128,7 @@ class TrackerSettings(LogTo):
     """What is written, and how a run is resumed."""
 
     use_tensorboard: str | None = flag(
-        None, "the same as log_to tensorboard, with the folder for its files.", shown="all"
+        None, "log_to tensorboard, with the folder for its files.", shown="all"
     )
     use_wandb: str | None = flag(
         None,
@@ -197,17 +173,15 @@ class ModelSettings(Device, DType):
 
     bf16: bool = flag(False, "compute in bfloat16, with weights in float32.")
     gradient_checkpointing: bool = flag(
-        False, "compute activations again instead of keeping them: less memory, more time."
+        False, "compute activations again, not keep them: less memory, more time."
     )
     gradient_checkpointing_use_reentrant: bool = flag(False, "torch's older way of doing so.", shown="all")
     torch_compile: bool = flag(
-        False,
-        "compile the layers: faster steps on a GPU after a first one that takes longer; best with flex_attention.",
-        shown="all",
+        False, "compile the layers: faster steps on a GPU; best with flex_attention.", shown="all"
     )
     flash_attn: bool = flag(
         False,
-        "the package flash-attn instead of torch's fused attention; it cannot share what rows begin with in common.",
+        "the package flash-attn in place of torch's attention; it shares no common prefixes.",
         shown="all",
     )
     attention: Literal["auto", "sdpa", "eager", "flex_attention", "flash_attention_2"] = flag(
@@ -239,12 +213,12 @@ class OptimizerSettings(Settings):
     train_batch_size: int = flag(128, "rows of one update, over all processes.", at_least=1)
     micro_train_batch_size: int | None = flag(
         None,
-        "rows in one forward pass at most; has no influence on the result; default 8, on one GPU as its memory allows.",
+        "rows in one forward pass at most; has no influence on the result; default 8, on one GPU max_tokens_per_batch.",
         at_least=1,
     )
     max_tokens_per_batch: int | None = flag(
         None,
-        "tokens in one forward pass at most, those that rows share counted once; instead of micro_train_batch_size; default on one GPU: measured by its free memory.",
+        "tokens in one forward pass at most, those that rows share counted once; instead of micro_train_batch_size; default on one GPU: 32,768, and fewer where memory does not suffice.",
         at_least=1,
     )
     lr_scheduler: Literal["cosine_with_floor", "linear", "constant"] = flag(
@@ -253,28 +227,22 @@ class OptimizerSettings(Settings):
         shown="all",
     )
     lr_warmup_ratio: float = flag(
-        0.03, "share of the updates over which the rate rises.", at_least=0, shown="all"
+        0.03, "share of updates over which the rate rises.", at_least=0, shown="all"
     )
     l2: float = flag(0.0, "weight decay of AdamW; biases and norms have none.", at_least=0, shown="all")
     adam_betas: str = flag("0.9,0.95", "both of them with a comma between.", shown="all")
     max_norm: float = flag(1.0, "gradients are clipped to this norm.", at_least=0, shown="all")
     shuffle: bool = flag(
-        True, "a new order for every epoch; --noshuffle keeps the order of the file.", shown="all"
+        True, "a new order for every epoch; --noshuffle keeps that of the file.", shown="all"
     )
     group_by_history: bool | None = flag(
-        None,
-        "rows that begin with the same history come in the same update; default yes, with --compat published no.",
-        shown="all",
+        None, "rows of one history in the same update; default yes, with --compat published no.", shown="all"
     )
     group_by_length: bool | None = flag(
-        None,
-        "updates of rows of like length, which saves padding; default yes, with --compat published no.",
-        shown="all",
+        None, "updates of rows of like length; default yes, with --compat published no.", shown="all"
     )
     prefix_tree: bool = flag(
-        True,
-        "compute what rows of a batch begin with in common only once; the result is the same.",
-        shown="all",
+        True, "compute common prefixes of a batch once; the result is the same.", shown="all"
     )
 
     @property
@@ -301,22 +269,17 @@ class ShardSettings(Settings):
     )
     shard_with: Literal["deepspeed", "fsdp2"] | None = flag(
         None,
-        "what shards the model over several processes: deepspeed, or fsdp2 (torch's own; always shards weights too); default: as set for `accelerate launch`, else deepspeed.",
+        "what shards the model: deepspeed, or fsdp2 (torch's own; always shards weights too); default: as set for `accelerate launch`, else deepspeed.",
         shown="all",
     )
-    timeout_s: int = flag(
-        1800,
-        "seconds that a process waits for the others before it ends with a message.",
-        at_least=1,
-        shown="all",
-    )
+    timeout_s: int = flag(1800, "seconds that a process waits for the others.", at_least=1, shown="all")
     deepspeed_config: str | None = flag(
         None,
         ".json file for DeepSpeed in place of the flags below (configs/engines); default: as of `accelerate launch`, else none.",
         shown="all",
     )
     zpg: int = flag(
-        1, "for zero_stage 3: GPUs that keep a second copy of the shards among them.", at_least=1, shown="all"
+        1, "for zero_stage 3: GPUs that keep a second copy of the shards.", at_least=1, shown="all"
     )
     grad_accum_dtype: str | None = flag(
         None, "in which DeepSpeed accumulates gradients: fp32, fp16 or bf16.", shown="all"
@@ -340,12 +303,8 @@ class ShardSettings(Settings):
             zero = config["zero_optimization"]
             parts = (zero.get(name) or {} for name in ("offload_optimizer", "offload_param"))
             offloads = any(part.get("device", "none") != "none" for part in parts)
-            return {
-                "shard_with": engine,
-                "deepspeed": config,
-                "zero_stage": zero["stage"],
-                "adam_offload": offloads,
-            }
+            found = {"deepspeed": config, "zero_stage": zero["stage"], "adam_offload": offloads}
+            return {"shard_with": engine, **found}
         stage = os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE", "")
         if engine == "deepspeed" and stage.isdigit() and int(stage) != self.zero_stage:
             raise UsageError(
@@ -408,17 +367,10 @@ class DPOSettings(Pretrain, TrainSettings):
     """The loss."""
 
     ref_pretrain: str | None = flag(
-        None, "the reference model; default pretrain as it is before training.", shown="all"
+        None, "the reference model; default: pretrain before training.", shown="all"
     )
     eval_only: bool = flag(
-        False,
-        "train nothing; write every pair's log-probabilities, rewards and losses to metrics_path.",
-        shown="all",
-    )
-    reference_cache: str | None = flag(
-        None,
-        "folder that keeps the reference's log-probabilities for later trainings on the same pairs; default in the user's cache; none: not kept.",
-        shown="all",
+        False, "train nothing; write each pair's log-probabilities and losses to metrics_path.", shown="all"
     )
     ref_offload: bool = flag(False, "of no effect: the reference is freed before training.", shown="never")
     packing_samples: bool = flag(False, "not there: in the published code it does not run.", shown="never")
@@ -429,25 +381,19 @@ class DPOSettings(Pretrain, TrainSettings):
     def check_together(self) -> None:
         """Published flags that have no effect here."""
         super().check_together()
-        for name, given, instead in (
-            ("packing_samples", self.packing_samples, "--max_tokens_per_batch packs without padding"),
-            (
-                "ring_attn_size",
-                self.ring_attn_size != 1,
-                "use --zero_stage 3 and --gradient_checkpointing for long texts",
-            ),
-        ):
-            if given:
-                raise UsageError(f"--{name} is not there: {instead}.")
+        if self.packing_samples:
+            raise UsageError("--packing_samples is not there: --max_tokens_per_batch packs without padding.")
+        if self.ring_attn_size != 1:
+            raise UsageError(
+                "--ring_attn_size is not there: use --zero_stage 3 and --gradient_checkpointing for long texts."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
 class SFTSettings(Pretrain, MinReward, TrainSettings):
     """Which dialogues are imitated."""
 
-    best_of_task: bool = flag(
-        False, "of the trajectories of a task only the one with the largest reward, the first of equals."
-    )
+    best_of_task: bool = flag(False, "of a task's trajectories only the first with the largest reward.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -458,24 +404,18 @@ class CriticSettings(Pretrain, TrainSettings):
 def read_deepspeed_config(path: str) -> dict[str, Any]:
     """DeepSpeed's configuration from a file, as `--deepspeed_config` takes it."""
     try:
-        config = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"--deepspeed_config {path!r} is not a readable JSON file: {error}.") from error
-    zero = config.get("zero_optimization") if isinstance(config, dict) else None
-    if not isinstance(zero, dict) or zero.get("stage") not in {0, 1, 2, 3}:
+        config = dict(json.loads(Path(path).read_text(encoding="utf-8")))
+        zero = dict(config["zero_optimization"])
+        if zero["stage"] not in {0, 1, 2, 3}:
+            raise ValueError(f"stage {zero['stage']!r}")
+    except (OSError, ValueError, TypeError, KeyError) as error:
         raise UsageError(
-            f"--deepspeed_config {path!r} must be an object with a section zero_optimization whose stage is "
-            "0, 1, 2 or 3 (see configs/engines)."
-        )
-    if not zero.get("compute_grad_norm", True):
-        raise UsageError(
-            f"--deepspeed_config {path!r}: leave compute_grad_norm out; without it, gradients that are not "
-            "finite would reach the weights."
-        )
-    for section in ("optimizer", "scheduler", "fp16"):  # there are flags instead
-        if section in config:
-            raise UsageError(
-                f"--deepspeed_config {path!r} has a section {section!r}; remove it. The optimizer is AdamW; "
-                "--learning_rate, --lr_scheduler and --bf16 say the rest."
-            )
-    return dict(config)
+            f"--deepspeed_config {path!r} must be a JSON object with a section zero_optimization whose stage is "
+            f"0, 1, 2 or 3 (see configs/engines): {type(error).__name__}: {error}."
+        ) from error
+    refused = {"optimizer", "scheduler", "fp16"} & config.keys()  # there are flags instead
+    if not zero.get("compute_grad_norm", True):  # what is not finite would reach the weights
+        refused |= {"compute_grad_norm"}
+    if refused:
+        raise UsageError(f"--deepspeed_config {path!r}: remove {', '.join(sorted(refused))}.")
+    return config

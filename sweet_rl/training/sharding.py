@@ -1,4 +1,4 @@
-"""How several processes train one sharded model: DeepSpeed's ZeRO and torch's FSDP2, driven by transformers' Trainer.
+"""DeepSpeed's ZeRO and torch's FSDP2, driven by transformers' Trainer: one model, sharded over several processes.
 
 Here is what accelerate leaves to us: which engine a run uses and its configuration, how processes meet where there is
 no accelerator, a sharded model that is only asked, a whole model out of its shards, and words for a process that is gone.
@@ -12,26 +12,18 @@ import os
 import re
 import socket
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
 import torch
-import torch.distributed as dist
-from torch import Tensor, nn
-from torch.distributed.checkpoint.state_dict import (
-    StateDictOptions,
-    get_model_state_dict,
-    get_optimizer_state_dict,
-    set_model_state_dict,
-    set_optimizer_state_dict,
-)
+from transformers import TrainingArguments
 from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 
 from sweet_rl.errors import ServiceError, UsageError, first_line, missing_package
 from sweet_rl.training import models
-from sweet_rl.training.processes import from_main, is_main, is_sharded, rank, world_size
+from sweet_rl.training.processes import rank, world_size
 from sweet_rl.training.settings import Engine, ShardSettings, TrainSettings
 
 # Where `accelerate launch` says that it wants an engine, and where accelerate looks whether it is wanted.
@@ -226,6 +218,71 @@ def lost_processes_named(settings: TrainSettings) -> Iterator[None]:
         ) from error
 
 
+def training_arguments(settings: TrainSettings, accumulation: int) -> TrainingArguments:
+    """Trainer's arguments. Making them also joins the other processes, if there are some."""
+    engine = engine_of(settings)
+    cuda = torch.cuda.is_available() and settings.device != "cpu"
+    check_engine(settings, cuda=cuda)
+    claim(settings)
+    several = world_size() > 1 or engine is not None
+    if not cuda:
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")  # it need not look for one, and say that there is none
+    if several and not cuda:
+        join_on_cpu(settings)
+    engines: dict[str, Any] = {}
+    if engine == "deepspeed":
+        engines["deepspeed"] = deepspeed_config(settings)
+    elif engine == "fsdp2":
+        config = fsdp_config(settings, os.environ, cuda=cuda)
+        backend = "cuda:nccl,cpu:gloo" if cuda else "gloo"  # states may lie in main memory
+        engines |= {"fsdp": True, "fsdp_config": config, "ddp_backend": backend}
+    arguments = TrainingArguments(
+        output_dir=str(
+            settings.ckpt_path if settings.save_steps > 0 else settings.save_path
+        ),  # it is made at once
+        per_device_train_batch_size=settings.micro_train_batch_size or 1,  # our own batches come
+        gradient_accumulation_steps=accumulation,
+        num_train_epochs=settings.max_epochs,
+        learning_rate=settings.learning_rate,
+        weight_decay=settings.l2,
+        adam_beta1=settings.betas[0],
+        adam_beta2=settings.betas[1],
+        adam_epsilon=1e-8,
+        max_grad_norm=settings.max_norm,
+        optim="adamw_torch_fused" if cuda and engine != "deepspeed" else "adamw_torch",
+        logging_steps=settings.logging_steps,
+        logging_nan_inf_filter=False,
+        save_strategy="steps" if settings.save_steps > 0 else "no",
+        save_steps=max(1, settings.save_steps),
+        eval_strategy="steps" if settings.eval_steps > 0 else "no",
+        eval_steps=max(1, settings.eval_steps),
+        seed=settings.seed,
+        bf16=settings.bf16 and (cuda or engine is None),  # not known for engines on CPUs; accelerate decides
+        ddp_find_unused_parameters=False,
+        ddp_timeout=settings.timeout_s,
+        use_cpu=not cuda and engine is None,
+        accelerator_config={
+            "use_configured_state": several and not cuda,
+            # A gradient that waits whole for its step's other micro-batches would undo the
+            "gradient_accumulation_kwargs": {"sync_each_batch": True} if engine == "fsdp2" else None,
+        },
+        **engines,
+        report_to=[],  # numbers go where the metrics do (`sweet_rl.training.checkpoints.MetricsLog`)
+        remove_unused_columns=False,
+        disable_tqdm=True,
+        log_level="error",
+        dataloader_pin_memory=cuda,
+    )
+    if engine == "fsdp2" and settings.bf16:
+        from torch.distributed.fsdp import MixedPrecisionPolicy  # not in every build of torch
+
+        # It computes in bfloat16; it adds up gradients, and gives log-probabilities, in float32.
+        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+        arguments.fsdp_plugin_args["mixed_precision_policy"] = policy
+    arguments._n_gpu = min(1, arguments.n_gpu)  # several GPUs in one process are not for us
+    return arguments
+
+
 # -- sharded models ---------------------------------------------------------------------------------------
 
 
@@ -262,159 +319,3 @@ def whole_model(kind: type, trained: Any, weights: Mapping[str, Any], settings: 
     model.load_state_dict(weights, assign=True)
     models.bare_model(model).tie_weights()
     return model
-
-
-# -- FSDP2 for online training, without a Trainer ---------------------------------------------------------
-#
-# Sharded layers need all processes at every pass, and processes sample different numbers of tokens. So sampling uses
-# weights that are gathered before (`gathered`), and every process makes as many passes with gradients as the others. A
-# state of models and optimizers is whole in the first process and on disk, and empty in the others.
-
-_OPEN = "_gathered_by_sweet_rl"  # set on a model while its weights are gathered
-
-
-def check_sharding() -> None:
-    """Whether this process can have a shard of a policy."""
-    if world_size() == 1:
-        raise UsageError(
-            "shard_with=fsdp2 divides the policy over several processes, and this is the only one. Start "
-            "them with a launcher, as in: torchrun --nproc-per-node 4 -m sweet_rl run_archer ... (or "
-            "accelerate launch --num_processes 4), or leave shard_with out."
-        )
-    try:
-        from torch.distributed.fsdp import FSDPModule  # not in every build of torch
-    except ImportError as error:
-        raise UsageError(
-            f"shard_with=fsdp2: this build of torch ({torch.__version__}) has no FSDP2 ({error}). Install a "
-            "build with torch.distributed, or leave shard_with out."
-        ) from error
-    if not hasattr(FSDPModule, "reset_iter_state"):
-        raise UsageError(
-            f"shard_with=fsdp2 needs torch 2.13 or newer, and this is {torch.__version__}. Install a newer "
-            "one, or leave shard_with out."
-        )
-
-
-def shard(model: Any, device: torch.device, compute: torch.dtype | None = None) -> None:
-    """Shard a model over the processes; all of them begin with the weights of the first.
-
-    Each layer is a unit, everything else one more. Gradients are added up over processes, not averaged.
-    """
-    check_sharding()
-    from torch.distributed.device_mesh import init_device_mesh  # not in every build of torch
-    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
-    whole = dict(model.state_dict()) if is_main() else {}
-    mesh = init_device_mesh(device.type, (world_size(),))
-    reduce = torch.float32 if compute is not None else None
-    precision = MixedPrecisionPolicy(param_dtype=compute, reduce_dtype=reduce)
-    layers = set(getattr(model, "_no_split_modules", None) or ())
-    units = [module for module in model.modules() if type(module).__name__ in layers and module is not model]
-    for unit in [*reversed(units), model]:  # what is inside comes first
-        sharded: Any = fully_shard(unit, mesh=mesh, mp_policy=precision)
-        sharded.set_gradient_divide_factor(1.0)
-        sharded.set_force_sum_reduction_for_comms(True)  # gloo knows no other
-    load_weights(model, whole)
-    for buffer in model.buffers():
-        dist.broadcast(buffer.data, src=0)
-
-
-def is_fsdp(model: nn.Module) -> bool:
-    """Whether `shard` has sharded the model."""
-    return bool(_units(model))
-
-
-def _units(model: nn.Module) -> list[Any]:
-    """What is gathered at once: the model, then its layers; none of an ordinary model."""
-    if not hasattr(model, "reset_iter_state"):
-        return []
-    return [module for module in model.modules() if hasattr(module, "reset_iter_state")]
-
-
-@contextmanager
-def gathered(model: nn.Module) -> Iterator[None]:
-    """Every process has all weights while the block lasts, in the precision of computing.
-
-    All processes enter and leave it; inside, each makes as many passes without gradients as it likes. It may
-    be entered again inside. Nothing happens to an ordinary model.
-    """
-    units = _units(model)
-    if not units or getattr(model, _OPEN, False):
-        yield
-        return
-    setattr(model, _OPEN, True)
-    try:
-        for unit in units:
-            unit.unshard()
-            unit.set_reshard_after_forward(False, recurse=False)
-        yield
-    finally:
-        setattr(model, _OPEN, False)
-        _let_go(units)
-
-
-def _let_go(units: Sequence[Any]) -> None:
-    """Keep the own shard only, and forget passes that no backward pass followed.
-
-    Left in the records, they would have layers fetched in the next backward pass, by some processes only.
-    """
-    units[0].reset_iter_state()
-    for unit in units:
-        unit.set_reshard_after_forward(unit is not units[0], recurse=False)
-
-
-def first_pass(policy: Any) -> None:
-    """The first pass of a sharded policy, the same in every process, so that cached results agree."""
-    if units := _units(policy.model):
-        with torch.no_grad():
-            policy.scores(["a"], [policy.utterance("a", "a")])
-        _let_go(units)
-
-
-def clip_gradients(parameters: Sequence[nn.Parameter], max_norm: float) -> Tensor:
-    """Clip gradients to the norm of the whole model's, and return that; the same in every process.
-
-    Gradients of parameters that are not sharded must be equal everywhere.
-    """
-    kinds = [[one for one in parameters if is_sharded(one) == sharded] for sharded in (True, False)]
-    if not kinds[0]:
-        return nn.utils.clip_grad_norm_(parameters, max_norm)
-    grads = [[one.grad for one in kind if one.grad is not None] for kind in kinds]
-    sharded, whole = map(nn.utils.get_total_norm, grads)
-    norms = [sharded.full_tensor(), whole.to(sharded.device, sharded.dtype)]  # type: ignore[attr-defined]
-    norm: Tensor = torch.linalg.vector_norm(torch.stack(norms))
-    for kind in kinds:
-        nn.utils.clip_grads_with_norm_(kind, max_norm, norm)
-    return norm
-
-
-def full_weights(model: nn.Module, *, trained_only: bool = False) -> dict[str, Tensor]:
-    """Parameters by their names, those that have two under the first; `trained_only`: that need gradients."""
-    options = StateDictOptions(full_state_dict=True, cpu_offload=True, ignore_frozen_params=trained_only)
-    found: dict[str, Any] = get_model_state_dict(model, options=options)
-    return {name: found[name] for name, _ in model.named_parameters() if name in found}
-
-
-def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Give every process the first one's weights, or its part of them; parameters without any stay."""
-    set_model_state_dict(model, dict(weights), options=_loading())
-
-
-def optimizer_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """The optimizer's state by the names of the model's parameters; {} before its first step."""
-    if not optimizer.state:  # asked for it all the same, torch would make it, and count a step
-        return {}
-    options = StateDictOptions(full_state_dict=True, cpu_offload=True)
-    return get_optimizer_state_dict(model, optimizer, options=options)
-
-
-def load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
-    """Continue from `optimizer_state`; tensors that are where the optimizer wants them are kept, not copied."""
-    if from_main(lambda: bool(state)):
-        set_optimizer_state_dict(model, optimizer, dict(state), options=_loading())
-
-
-def _loading() -> StateDictOptions:
-    return StateDictOptions(full_state_dict=True, broadcast_from_rank0=world_size() > 1, strict=False)

@@ -13,12 +13,15 @@ import numpy as np
 from torch.utils.data import Dataset
 
 from sweet_rl.errors import UsageError
+from sweet_rl.training.batches import common_prefix, in_order
 from sweet_rl.training.encoding import Encoded
-from sweet_rl.training.trees import common_prefix, in_order
+from sweet_rl.training.processes import rank, world_size
+from sweet_rl.training.settings import TrainSettings
 
 # Some rows, of one optimizer step for example, to micro-batches, for all processes together.
 Packs = Callable[[list[int]], list[list[int]]]
 
+ROWS = 8  # of a micro-batch where nothing is said about it, and no GPU's memory says it
 _STEPS_SORTED_TOGETHER = 16  # More would save little padding, and make steps less random
 
 
@@ -192,7 +195,7 @@ class ByTokens:
         """Tokens of a row that no branch of it shares with another, or with the row before.
 
         What two share by less than half of the longer is not counted as shared: it may stand there twice
-        (`sweet_rl.training.trees.lay_out`).
+        (`sweet_rl.training.batches.lay_out`).
         """
         branches, new = self._ids[row], 0
         known = [] if before is None else self._ids[before]
@@ -203,12 +206,34 @@ class ByTokens:
         return new
 
 
-def prefix_order(rows: Sequence[Encoded]) -> list[int]:
-    """Each row's place when rows with a common prefix are neighbours."""
-    places = [0] * len(rows)
-    for place, row in enumerate(in_order([np.asarray(row.branches[0].ids, dtype=np.uint32) for row in rows])):
-        places[row] = place
-    return places
+def packs_of(rows: Sequence[Encoded], settings: TrainSettings, *, share: bool, world: int) -> Packs:
+    """How rows are divided into micro-batches: by count, or by tokens."""
+    order = [-row.length for row in rows]
+    if share:  # rows with a common prefix are neighbours
+        for place, row in enumerate(in_order([np.array(row.branches[0].ids, np.uint32) for row in rows])):
+            order[row] = place
+    if settings.max_tokens_per_batch is None:
+        return by_count(order, most=settings.micro_train_batch_size or ROWS, world=world)
+    return ByTokens(rows, order, budget=settings.max_tokens_per_batch, share=share, world=world)
+
+
+def steps_of(settings: TrainSettings, rows: Sequence[Encoded], *, share: bool) -> StepSampler:
+    """The optimizer steps of a run, for this process."""
+    world = world_size()
+    return StepSampler(
+        [row.length for row in rows],
+        packs=packs_of(rows, settings, share=share, world=world),
+        weights=[row.weight for row in rows],
+        groups=history_groups(rows) if share and settings.group_by_history else None,
+        train_batch=settings.train_batch_size,
+        epochs=settings.max_epochs,
+        seed=settings.seed,
+        shuffle=settings.shuffle,
+        group_by_length=bool(settings.group_by_length),
+        drop_last=settings.published,
+        rank=rank(),
+        world=world,
+    )
 
 
 def padded_batches(

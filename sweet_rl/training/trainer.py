@@ -20,8 +20,7 @@ from transformers import PrinterCallback, ProgressCallback, Trainer, TrainerCall
 
 from sweet_rl.cli.progress import progress
 from sweet_rl.errors import ServiceError, first_line
-from sweet_rl.training import checkpoints, forward, models, processes, sharding
-from sweet_rl.training.attention import attend_plainly
+from sweet_rl.training import checkpoints, forward, processes, sharding
 from sweet_rl.training.batches import to_device
 from sweet_rl.training.checkpoints import Guard, MetricsLog
 from sweet_rl.training.encoding import Encoded
@@ -31,7 +30,6 @@ from sweet_rl.training.steps import Packs, Positions, StepSampler, rate_factor
 from sweet_rl.training.vision import Vision
 from sweet_rl.types import Json
 
-CHECKED = {"cuda"}  # devices whose fused attention is not taken at its word
 Say = Callable[[str], None]
 _TRIES = (
     "Begin anew, with another --ckpt_path: with a lower --learning_rate or --max_norm, without --bf16, with "
@@ -40,17 +38,22 @@ _TRIES = (
 
 
 class Rows(NamedTuple):
-    """The training data, and how it is batched; `vision` is for a vision-language model."""
+    """The training data, and what it was encoded with; `vision` is for a vision-language model."""
 
     tokenizer: Any
-    train: Sequence[Encoded]
-    held_out: Sequence[Encoded]
-    pad_id: int
+    train: list[Encoded]
+    held_out: list[Encoded]
     vision: Vision | None = None
 
     @property
     def all(self) -> list[Encoded]:
         return [*self.train, *self.held_out]
+
+    @property
+    def pad_id(self) -> int:
+        """What fills up a batch; it is never read."""
+        known = (self.tokenizer.pad_token_id, self.tokenizer.eos_token_id)
+        return next((token for token in known if token is not None), 0)
 
 
 class Run(NamedTuple):
@@ -65,7 +68,6 @@ class Run(NamedTuple):
     made_from: dict[str, Json]
     share: bool
     say: Say
-    most_places: float = math.inf  # tokens of a micro-batch, padding included, that memory suffices for
 
 
 class StepTrainer(Trainer):
@@ -80,7 +82,7 @@ class StepTrainer(Trainer):
         self._metrics = MetricsLog(writes, after_step=done)
         self._sums: Tensor | None = None
         self._names: list[str] = []
-        self._preparing, self._most, self._say = False, run.most_places, run.say
+        self._preparing, self._most, self._say = False, math.inf, run.say
         self._update: list[Any] = []
         self._sums_before: Tensor | None = None
         self._guard, self._norm = Guard("the training", _TRIES), None  # the norm of the next update
@@ -129,31 +131,11 @@ class StepTrainer(Trainer):
     # -- gradients ----------------------------------------------------------------------------------------
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
-        """Add a micro-batch's gradients; where they cannot be had so, those of the whole update another way.
-
-        A fused kernel that makes no number of what plain arithmetic makes one of is not used again.
-        """
-        alone = self.args.world_size == 1 and sharding.engine_of(self._settings) is None
-        if not alone:
+        """Add a micro-batch's gradients; where memory does not suffice, those of the whole update in smaller ones."""
+        if self.args.world_size > 1 or sharding.engine_of(self._settings) is not None:
             return super().training_step(model, inputs, num_items_in_batch)
         self._update.append(inputs)
-        loss = self._add_gradients(model, [inputs])
-        if self.accelerator.sync_gradients and self.args.device.type in CHECKED:
-            norm = torch.nn.utils.clip_grad_norm_(model.parameters(), math.inf)
-            if not norm.isfinite() and attend_plainly(models.bare_model(model)):
-                self._say(
-                    f"The gradient is not finite at update {self.state.global_step + 1}. From here on plain "
-                    "attention is computed, which is slower than torch's fused kernels; nothing was lost."
-                )
-                loss = self._add_gradients(model, self._begin_again(model))
-        return loss
-
-    def _begin_again(self, model: Any) -> list[Any]:
-        """Drop the gradients of the update; its micro-batches so far."""
-        model.zero_grad()
-        forward.free_cache()
-        self._sums, self._bad = self._sums_before, []
-        return [*self._update]
+        return self._add_gradients(model, [inputs])
 
     def _add_gradients(self, model: Any, waiting: list[Any]) -> Tensor:
         loss = torch.zeros((), device=self.args.device)
@@ -185,7 +167,10 @@ class StepTrainer(Trainer):
                     f"Out of memory at update {update} with {size:,} tokens at once ({failure}). From now on it "
                     f"is {self._most:,}; the result is the same."
                 )
-                waiting, loss = self._begin_again(model), torch.zeros_like(loss)
+                model.zero_grad()
+                forward.free_cache()
+                self._sums, self._bad = self._sums_before, []
+                waiting, loss = [*self._update], torch.zeros_like(loss)
         return loss
 
     # -- loss and schedule --------------------------------------------------------------------------------

@@ -24,9 +24,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -199,68 +199,52 @@ class Gallery:
     ) -> tuple[list[dict[str, Any]], Pictures]:
         """Messages as chat templates want them, pictures replaced by `{"type": "image"}`; and the pictures."""
         found: list[Picture] = []
-
-        def wrong(problem: str, where: str, value: Any, repair: str) -> DataError:
-            return DataError(problem, path=path, line=line, field=where, value=value, repair=repair)
-
-        def part_of(part: Any, where: str, role: Any) -> dict[str, Any]:
-            kind = part.get("type") if isinstance(part, Mapping) else None
-            if kind == "text" and isinstance(part.get("text"), str):
-                return {"type": "text", "text": part["text"]}
-            source = None
-            if kind in {"image", "image_url"}:
-                keys = ("image", "url", "path", "image_url")
-                source = next((part[key] for key in keys if part.get(key)), None)
-                source = source.get("url") if isinstance(source, Mapping) else source
-            if not isinstance(source, str):
-                raise wrong("must be a text or a picture", where, part, _FORMS)
-            if role == "assistant":
-                problem = "is a picture in the assistant's own turn, which has no log-probability"
-                raise wrong(problem, where, source, "Put it into the message before, or leave it out.")
-            try:
-                found.append(self._look(source, Path(path).parent))
-            except _UselessError as useless:
-                problem, repair = useless.args
-                raise wrong(problem, where, source, repair) from useless
-            return {"type": "image"}
-
         plain: list[dict[str, Any]] = []
         for number, message in enumerate(messages):
-            where = f"{field}[{number}]"
-            content = message.get("content") if isinstance(message, Mapping) else None
-            if not isinstance(content, str | list) or not isinstance(message.get("role"), str):
-                raise wrong("must be a message with role and content", where, message, _FORMS)
+            content = message["content"]
             if isinstance(content, list):
-                content = [
-                    part_of(part, f"{where}.content[{at}]", message["role"])
-                    for at, part in enumerate(content)
-                ]
+                content = []
+                for at, part in enumerate(message["content"]):
+                    where = f"{field}[{number}].content[{at}]"
+                    kind = part.get("type") if isinstance(part, Mapping) else None
+                    if kind == "text" and isinstance(part.get("text"), str):
+                        content.append({"type": "text", "text": part["text"]})
+                        continue
+                    wrong: Any = partial(DataError, path=path, line=line, field=where, value=part)
+                    found.append(self._look(part, kind, message["role"], Path(path).parent, wrong))
+                    content.append({"type": "image"})
             plain.append({**message, "content": content})
         return plain, tuple(found)
 
-    def _look(self, source: str, folder: Path) -> Picture:
+    def _look(
+        self, part: Any, kind: Any, role: str, folder: Path, wrong: Callable[..., DataError]
+    ) -> Picture:
+        source = None
+        if kind in {"image", "image_url"}:
+            source = next((part[key] for key in ("image", "url", "path", "image_url") if part.get(key)), None)
+            source = source.get("url") if isinstance(source, Mapping) else source
+        if not isinstance(source, str):
+            raise wrong("must be a text or a picture", repair=_FORMS)
+        if role == "assistant":
+            problem = "is a picture in the assistant's own turn, which has no log-probability"
+            raise wrong(problem, repair="Put it into the message before, or leave it out.")
+        if source.startswith(("http://", "https://")):
+            repair = "Nothing is fetched: save it beside the data and name the file."
+            raise wrong("is a picture on the web", repair=repair)
         if not source.startswith("data:"):
-            if source.startswith(("http://", "https://")):
-                repair = "Nothing is fetched: save it beside the data and name the file."
-                raise _UselessError("is a picture on the web", repair)
             source = str((folder / Path(source.removeprefix("file://")).expanduser()).absolute())
         key = source if len(source) < 4096 else _digest(source.encode())  # a data URL is held once
         if key not in self._by_source:
             try:
                 data = _bytes_of(source)
+                image = _decode(data)
             except OSError as error:
-                where = f"Paths are relative to the data's folder, {str(folder)!r}"
-                problem = f"is a picture that is not there ({error.strerror})"
-                raise _UselessError(problem, f"{where}; put it there, or name it in full.") from error
+                repair = f"Paths are relative to the data's folder, {str(folder)!r}; put it there."
+                raise wrong(f"is a picture that is not there ({error.strerror})", repair=repair) from error
             except ValueError as error:
-                raise _UselessError(f"is a data URL that cannot be read ({error})", _FORMS) from error
-            image = _decode(data)
+                raise wrong(f"is a picture that cannot be read ({error})", repair=_FORMS) from error
             self._by_source[key] = Picture(source, _digest(data), image.width, image.height)
         return self._by_source[key]
-
-
-class _UselessError(Exception):
-    """Why a picture cannot be used, as a clause, and what to do."""
 
 
 def _bytes_of(source: str) -> bytes:
@@ -268,11 +252,12 @@ def _bytes_of(source: str) -> bytes:
         return Path(source).read_bytes()
     head, comma, body = source.partition(",")
     if not comma or not head.endswith(";base64"):
-        raise ValueError("it has no ;base64, in it")
+        raise ValueError("the data URL has no ;base64, in it")
     return base64.b64decode(body, validate=True)
 
 
 def _decode(data: bytes) -> Image.Image:
+    """The picture; ValueError where it is none."""
     try:
         from sweet_rl.grading.pages.metrics import BrokenPicture, decode  # for those who have pictures
     except ImportError as error:
@@ -280,8 +265,7 @@ def _decode(data: bytes) -> Image.Image:
     try:
         return decode(data)
     except BrokenPicture as error:
-        problem = f"is a picture that cannot be decoded ({error})"
-        raise _UselessError(problem, "Make it again, or leave the row out.") from error
+        raise ValueError(f"it cannot be decoded: {error}") from error
 
 
 def _digest(data: bytes) -> str:

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM
 from sweet_rl.errors import UsageError
 from sweet_rl.online.archer import make_learner
 from sweet_rl.online.settings import ArcherSettings
-from sweet_rl.training import sharding
+from sweet_rl.training import processes as learning
 from tests.online import test_archer as learners
 from tests.online.models import Joined, critic_model, critic_tokenizer, policy_model, policy_tokenizer
 from tests.online.processes import CASES, goes_on, settings_of, train, train_sharded
@@ -112,25 +112,25 @@ def test_the_saved_adapter_is_whole(folder):
 
 def test_an_ordinary_model_is_left_alone():
     model = torch.nn.Linear(2, 2)
-    with sharding.gathered(model):
-        assert not sharding.is_fsdp(model)
+    with learning.gathered(model):
+        assert not learning.is_fsdp(model)
 
 
 def test_what_cannot_be_is_refused(tmp_path, monkeypatch):
     settings = replace(ArcherSettings(), policy_lm=str(tmp_path), shard_with="fsdp2")
     with pytest.raises(UsageError, match=r"this is the only one.*torchrun --nproc-per-node"):
         make_learner(settings, chat_format=Joined())
-    monkeypatch.setattr(sharding, "world_size", lambda: 2)
+    monkeypatch.setattr(learning, "world_size", lambda: 2)
     monkeypatch.delattr("torch.distributed.fsdp.FSDPModule.reset_iter_state")
     with pytest.raises(UsageError, match=r"torch 2\.13 or newer"):
-        sharding.check_sharding()
+        learning.check_sharding()
     monkeypatch.setitem(sys.modules, "torch.distributed.fsdp", None)
     with pytest.raises(UsageError, match="has no FSDP2"):
-        sharding.check_sharding()
+        learning.check_sharding()
 
 
 def test_the_norm_is_that_of_all_gradients():
     one, other = torch.nn.Parameter(torch.zeros(2)), torch.nn.Parameter(torch.zeros(1))
     one.grad, other.grad = torch.tensor([3.0, 0.0]), torch.tensor([4.0])
-    assert sharding.clip_gradients([one, other], 2.5) == 5
+    assert learning.clip_gradients([one, other], 2.5) == 5
     assert one.grad.tolist() == pytest.approx([1.5, 0])

@@ -1,6 +1,5 @@
 """Attention under masks: that of each sequence alone, for every kind of model; in bfloat16, as on a GPU, where there is one."""
 
-import json
 import random
 from types import SimpleNamespace
 
@@ -19,20 +18,18 @@ from transformers import (
     Qwen3Config,
 )
 
-from sweet_rl.commands.train import train_sft
 from sweet_rl.policies.weights import loaded_on
-from sweet_rl.training import attention, trainer
+from sweet_rl.training import attention
 from sweet_rl.training import forward as forward_of
 from sweet_rl.training.attention import attention_span, block_mask, dense_mask, inputs_of, sees
-from sweet_rl.training.batches import Collator, Reader, to_device, token_weights
-from sweet_rl.training.fitting import reader
+from sweet_rl.training.batches import Collator, Reader, lay_out, to_device, token_weights
 from sweet_rl.training.forward import PairForward, ResponseHead
 from sweet_rl.training.losses import pair_losses
 from sweet_rl.training.models import add_adapter
+from sweet_rl.training.runs import reader
 from sweet_rl.training.settings import LossSettings, ModelSettings, TrainSettings
-from sweet_rl.training.trees import lay_out
+from sweet_rl.training.trainer import Rows
 from tests.tiny_models import save_tiny_llama
-from tests.training.pairs import write_dialogues
 from tests.training.test_batches import turns
 
 SMALL = {"vocab_size": 256, "hidden_size": 32, "num_hidden_layers": 2, "intermediate_size": 48}
@@ -135,7 +132,8 @@ def test_with_an_adapter_as_much_is_shared_as_without():
     settings = TrainSettings(dataset="data", pretrain="llama", lora_rank=4)
     model = made(KINDS["llama"])
     span = attention_span(model)
-    assert reader(add_adapter(model, settings), 0, settings).attention_span == span > 0
+    rows = Rows(SimpleNamespace(pad_token_id=0, eos_token_id=0), [], [])
+    assert reader(add_adapter(model, settings), rows, settings).attention_span == span > 0
 
 
 def test_logits_in_chunks_give_the_same(monkeypatch):
@@ -215,19 +213,6 @@ def _whole(mask):
     }
 
 
-@pytest.mark.parametrize("window", [None, 4])
-def test_blocks_for_flex_attention_are_made_of_the_same_mask(window):
-    from torch.nn.attention.flex_attention import create_mask
-
-    read = Collator("sum", Reader(0))([(pair, 1.0) for pair in turns(2, history=9)])
-    mask = sees(read["positions_RT"], read["ends_RT"], window)
-    rows, length = read["ends_RT"].shape
-    dense = create_mask(mask, rows, None, length, length, device="cpu")[:, 0]
-    q, k = torch.arange(length)[:, None], torch.arange(length)[None, :]
-    for row in range(rows):
-        assert torch.equal(dense[row], mask(torch.tensor(row), None, q, k))
-
-
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 DEVICES = ["cpu", pytest.param("cuda", marks=GPU)]
 LENGTHS = [1, 7, 8, 9, 15, 16, 17, 63, 64, 65, 127, 128, 129, 192, 320, 511, 512, 513, 576, 704]
@@ -256,10 +241,7 @@ def sequences(draw, tokens):
 def layout(length, seed):
     """Positions and ends of three rows of a length: two of several trees with padding, one of padding alone."""
     draw = random.Random(seed)
-    positions_RT, ends_RT = (
-        torch.zeros(3, length, dtype=torch.int64),
-        torch.zeros(3, length, dtype=torch.int64),
-    )
+    positions_RT, ends_RT = torch.zeros(2, 3, length, dtype=torch.int64).unbind()
     for row in (0, 1):
         start = 0
         while start < length - row * (length // 4):
@@ -293,9 +275,8 @@ def apart(one, other):
 
 
 @pytest.mark.parametrize("low", [0.0, 120.0], ids=["scores around 0", "scores around -120"])
-@pytest.mark.parametrize("attend", [attention.attention_by_blocks, attention.plain_attention])
 @pytest.mark.parametrize("device", DEVICES)
-def test_outputs_and_gradients_in_bfloat16_are_those_of_float32(device, attend, low, folder):
+def test_outputs_and_gradients_in_bfloat16_are_those_of_float32(device, low, folder):
     loaded_on(str(folder), device=device)  # which chooses among torch's kernels
     assert not torch.backends.cuda.cudnn_sdp_enabled()
     for length in LENGTHS:
@@ -309,7 +290,8 @@ def test_outputs_and_gradients_in_bfloat16_are_those_of_float32(device, attend, 
             for one in qkv:
                 one.requires_grad_()
             exact = results is wanted
-            out = plain(*qkv, mask) if exact else attend(SimpleNamespace(is_causal=True), *qkv, mask)[0]
+            causal = SimpleNamespace(is_causal=True)
+            out = plain(*qkv, mask) if exact else attention.attention_by_blocks(causal, *qkv, mask)[0]
             (out.float() * weights).sum().backward()
             results += [out.detach(), *(one.grad for one in qkv)]
         assert all(one.isfinite().all() for one in found), length
@@ -330,16 +312,12 @@ def weights_gradient(model, read, asked, device, *, bf16):
         )
     logps = logps[torch.from_numpy(np.concatenate(places)).to(device)]
     (logps * torch.linspace(-1, 1, len(logps), device=device)).sum().backward()
-    return (
-        logps.detach(),
-        torch.cat([one.grad.flatten() for one in model.parameters()]),
-        question["ids_RT"].shape,
-    )
+    gradient = torch.cat([one.grad.flatten() for one in model.parameters()])
+    return logps.detach(), gradient, question["ids_RT"].shape
 
 
-@pytest.mark.parametrize("plainly", [False, True])
 @pytest.mark.parametrize("device", DEVICES)
-def test_weights_learn_in_bfloat16_what_they_learn_in_float32(device, plainly, folder):
+def test_weights_learn_in_bfloat16_what_they_learn_in_float32(device, folder):
     """Beside each text alone in float32, without any mask."""
     torch.manual_seed(0)
     model = loaded_on(str(folder), device=device, dtype="float32")
@@ -351,48 +329,10 @@ def test_weights_learn_in_bfloat16_what_they_learn_in_float32(device, plainly, f
         texts = [np.append(ids, 7) for ids in sequences(draw, tokens)]
         asked = texts, [(number, np.arange(1, len(ids))) for number, ids in enumerate(texts)]
         alone, gradient, _ = weights_gradient(model, Reader(0, 0), asked, device, bf16=False)
-        if plainly and tokens == 9:
-            assert attention.attend_plainly(model)
-        logps, found, shape = weights_gradient(
-            model, Reader(0, attention_span(model)), asked, device, bf16=True
-        )
+        shared = Reader(0, attention_span(model))
+        logps, found, shape = weights_gradient(model, shared, asked, device, bf16=True)
         seen.add(shape[0] > 1)
         assert found.isfinite().all()
         assert apart(logps, alone) < 0.02
         assert apart(found, gradient) < 0.05, tokens
     assert attention.attention_of(model.config) == "sdpa"
-
-
-def test_an_update_whose_gradient_is_not_finite_is_computed_again(steady, tmp_path, monkeypatch, capsys):
-    """A fused kernel that makes NaN in its backward pass, once: nothing of it is learned, and the run goes on."""
-    rows = [
-        {"task": f"task {i % 3}", "answers": ["what should it", "give " * (1 + i % 5)], "reward": 1}
-        for i in range(12)
-    ]
-    data = write_dialogues(tmp_path / "data.jsonl", rows)
-    recipe = {"train_batch_size": 4, "micro_train_batch_size": 2, "learning_rate": 1e-3, "eval_fraction": 0}
-    recipe |= {"max_epochs": 2, "quiet": True, "dataset": str(data), "pretrain": str(steady)}
-
-    def metrics(name):
-        train_sft(**recipe, save_path=str(tmp_path / name), ckpt_path=str(tmp_path / f"{name} checkpoints"))
-        lines = (tmp_path / name / "metrics.jsonl").read_text().splitlines()
-        return [[json.loads(line)[key] for key in ("loss", "grad_norm")] for line in lines]
-
-    wanted = metrics("fine")
-    attend, calls = attention.sdpa_attention_forward, []
-
-    def fused_wrong(*given, **options):
-        out, _ = attend(*given, **options)
-        if given[4] is not None and torch.backends.cuda.flash_sdp_enabled():
-            calls.append(given[1].shape)
-            if len(calls) == 8:
-                out.register_hook(lambda gradient: gradient * torch.nan)
-        return out, None
-
-    monkeypatch.setattr(attention, "sdpa_attention_forward", fused_wrong)
-    monkeypatch.setattr(trainer, "CHECKED", {"cpu"})
-    found = metrics("wrong")
-    said = capsys.readouterr().out
-    assert said.count("The gradient is not finite at update 3. From here on") == 1
-    assert len(calls) == 8  # under masks no fused kernel was asked again
-    assert np.allclose(found, wanted, rtol=1e-4)

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,14 +12,13 @@ from hypothesis import strategies as st
 
 from sweet_rl.chat import Span
 from sweet_rl.errors import UsageError
-from sweet_rl.training.batches import Collator, Reader, token_weights
+from sweet_rl.training.batches import Collator, Reader, chains, common_prefix, lay_out, token_weights
 from sweet_rl.training.data import DataRow, Said
 from sweet_rl.training.encoding import Branch, Encoded, Side, TurnEncoder
 from sweet_rl.training.forward import PairForward
 from sweet_rl.training.losses import pair_losses
 from sweet_rl.training.settings import LossSettings
-from sweet_rl.training.steps import ByTokens, StepSampler, by_count, history_groups, prefix_order
-from sweet_rl.training.trees import chains, common_prefix, lay_out
+from sweet_rl.training.steps import StepSampler, by_count, history_groups, packs_of
 from tests.tiny_models import tiny_tokenizer
 from tests.training.pairs import dialogue_pairs
 
@@ -31,21 +31,15 @@ def two_turns():
     return Encoded(0, (chosen, Side((Branch((5, 6, 7), (Span(1, 3),)),))), ROW)
 
 
-@pytest.mark.parametrize(
-    ("reduction", "weights"),
-    [
+def test_weights_by_hand():
+    for reduction, weights in (
         ("sum", [0, 1, 0, 1, 1, 1]),
         ("trajectory", [0, 1 / 4, 0, 1 / 4, 1 / 4, 1 / 4]),
         ("turn", [0, 1, 0, 1 / 3, 1 / 3, 1 / 3]),
-    ],
-)
-def test_weights_by_hand(reduction, weights):
-    np.testing.assert_allclose(token_weights(two_turns().sides[0], reduction)[0], weights)
-
-
-def test_the_first_token_and_the_prompt_have_no_weight():
+    ):
+        np.testing.assert_allclose(token_weights(two_turns().sides[0], reduction)[0], weights)
     side = Side((Branch((5, 6, 7, 8), (Span(0, 4),), prompt_length=2),))
-    assert token_weights(side, "trajectory")[0].tolist() == [0, 0, 0.5, 0.5]
+    assert token_weights(side, "trajectory")[0].tolist() == [0, 0, 0.5, 0.5]  # nor the first token
 
 
 def asked(batch):
@@ -58,20 +52,14 @@ def asked(batch):
     }
 
 
-def test_a_batch_without_sharing_by_hand():
+def test_a_batch_by_hand():
     batch = Collator("sum", Reader(99, attention_span=0))([(two_turns(), 0.5)])
-    assert batch["ids_RT"].tolist() == [
-        [5, 6, 7, 8, 9],
-        [5, 6, 99, 99, 99],
-    ]  # the last token is only predicted
+    assert batch["ids_RT"].tolist() == [[5, 6, 7, 8, 9], [5, 6, 99, 99, 99]]  # the last one is predicted
     chosen = {(0, 0, 0, 6): 1, (0, 0, 2, 8): 1, (0, 0, 3, 9): 1, (0, 0, 4, 10): 1}
     nll = {(2, *place): -0.25 for _, *place in chosen}
     assert asked(batch) == chosen | {(1, 1, 0, 6): 1, (1, 1, 1, 7): 1} | nll
     assert "ends_RT" not in batch
-
-
-def test_a_shared_beginning_stands_there_once():
-    batch = Collator("sum", Reader(99))([(two_turns(), 0.5)])
+    batch = Collator("sum", Reader(99))([(two_turns(), 0.5)])  # and with sharing
     assert batch["ids_RT"].tolist() == [[5, 6, 7, 8, 9]]
     assert batch["predictors_K"].tolist() == [0, 1, 2, 3, 4]
     assert batch["targets_K"].tolist() == [6, 7, 8, 9, 10]
@@ -201,37 +189,31 @@ def test_rows_of_one_history_come_in_one_update():
         assert sorted(Counter(rows[row].branches[0].ids[0] for row, _ in step).values()) == [4, 4]
 
 
+def packs(rows, budget, *, share=True, world=1):
+    settings = SimpleNamespace(max_tokens_per_batch=budget, micro_train_batch_size=None)
+    return packs_of(rows, settings, share=share, world=world)(list(range(len(rows))))
+
+
 @given(budget=st.integers(55, 400), world=st.integers(1, 3))
 def test_packs_keep_their_budget_and_every_row_once(budget, world):
     rows = turns(7)
-    packs = ByTokens(rows, prefix_order(rows), budget=budget, world=world)(list(range(len(rows))))
-    assert Counter(row for pack in packs for row in pack) == Counter(range(len(rows)))
-    for pack in packs:
+    found = packs(rows, budget, world=world)
+    assert Counter(row for pack in found for row in pack) == Counter(range(len(rows)))
+    for pack in found:
         sequences = {branch.ids for row in pack for branch in rows[row].branches}
         tokens = {
             ids[:n] for ids in sequences for n in range(1, len(ids) + 1)
-        }  # each distinct prefix is a token
+        }  # a distinct prefix is a token
         assert len(tokens) <= budget
 
 
-def test_a_step_is_divided_so_that_every_process_has_something_to_do():
-    rows = turns(2)
-    packs = ByTokens(rows, prefix_order(rows), budget=10_000, world=2)(list(range(8)))
-    assert [len(pack) for pack in packs] == [4, 4]
-
-
-def test_tokens_that_cannot_be_shared_are_counted_each_time():
-    rows = turns(1)
-    shared = ByTokens(rows, prefix_order(rows), budget=230)([0, 1, 2, 3])
-    apart = ByTokens(rows, prefix_order(rows), budget=230, share=False)([0, 1, 2, 3])
-    assert (len(shared), len(apart)) == (1, 2)
-
-
-def test_a_row_over_the_budget_is_named():
-    with pytest.raises(
-        UsageError, match=r"pairs.jsonl.*1 takes 55 tokens, more than --max_tokens_per_batch 54"
-    ):
-        ByTokens(turns(1), [0, 1, 2, 3], budget=54)
+def test_packs_by_hand():
+    """Every process has something to do; tokens that cannot be shared are counted each time."""
+    assert [len(pack) for pack in packs(turns(2), 10_000, world=2)] == [4, 4]
+    assert (len(packs(turns(1), 230)), len(packs(turns(1), 230, share=False))) == (1, 2)
+    told = r"pairs.jsonl.*1 takes 55 tokens, more than --max_tokens_per_batch 54"
+    with pytest.raises(UsageError, match=told):
+        packs(turns(1), 54)
 
 
 def test_a_process_with_less_work_still_makes_every_pass():
@@ -278,41 +260,25 @@ def test_every_token_sees_its_own_sequence_and_nothing_else(sequences, span):
     if span == 0:
         assert not layout.shares
         assert (layout.ends_RT > 0).sum() == sum(map(len, sequences))
+    if span == math.inf:  # each distinct beginning is one token
+        distinct = {tuple(ids[:n]) for ids in sequences for n in range(1, len(ids) + 1)}
+        assert (layout.ends_RT > 0).sum() == len(distinct)
 
 
-@given(SEQUENCES)
-def test_without_a_price_each_distinct_beginning_is_one_token(sequences):
-    layout = lay_out(arrays(sequences))
-    assert (layout.ends_RT > 0).sum() == len({tuple(s[:n]) for s in sequences for n in range(1, len(s) + 1)})
-
-
-@pytest.mark.parametrize(("span", "trees"), [(0, 2), (1, 2), (1e6, 1), (math.inf, 1)])
-def test_a_short_common_beginning_is_shared_only_where_attention_is_cheap(span, trees):
-    opening = [1] * 10
-    layout = lay_out(arrays([opening + [2] * 90, opening + [3] * 90]), attention_span=span)
-    assert len(layout.ids_RT) == trees
-
-
-def test_trees_are_of_a_size_where_padding_costs_more_than_sharing_saves():
-    """Four histories of 600 tokens with 300 in common, four candidates each."""
-    rng = np.random.default_rng(0)
+def test_what_is_shared_and_how_rows_are_filled():
+    near = arrays([[1] * 10 + [2] * 90, [1] * 10 + [3] * 90])  # shared only where attention is cheap
+    for span, trees in ((0, 2), (1, 2), (1e6, 1), (math.inf, 1)):
+        assert len(lay_out(near, attention_span=span).ids_RT) == trees
+    rng = np.random.default_rng(0)  # four histories of 600 tokens with 300 in common, four candidates each
     common, own, last = (rng.integers(0, 32_000, shape) for shape in (300, (4, 300), (4, 4, 24)))
     sequences = arrays([[*common, *own[i], *last[i, j]] for i in range(4) for j in range(4)])
     assert lay_out(sequences, attention_span=1536).ids_RT.shape == (4, 696)
-
-
-def test_rows_are_filled():
-    sizes = [8, 5, 3, 4, 4]
-    sequences = [[n] * size for n, size in enumerate(sizes)]
+    sequences = [[n] * size for n, size in enumerate([8, 5, 3, 4, 4])]
     layout = lay_out(arrays([*sequences, [0] * 8]))  # something is shared, so rows may hold several trees
-    assert layout.ids_RT.shape == (3, 8)
-    assert (layout.ends_RT > 0).all()
-
-
-@pytest.mark.parametrize(("span", "shape"), [(math.inf, (2, 4)), (64, (2, 4)), (0, (5, 4))])
-def test_rows_of_padding_are_filled_though_nothing_is_shared(span, shape):
-    layout = lay_out(arrays([[1] * 4, [2], [3], [4], [5]]), attention_span=span)
-    assert (layout.ids_RT.shape, layout.shares) == (shape, span > 0)
+    assert layout.ids_RT.shape == (3, 8) and (layout.ends_RT > 0).all()
+    for span, shape in ((math.inf, (2, 4)), (64, (2, 4)), (0, (5, 4))):  # much padding, nothing shared
+        layout = lay_out(arrays([[1] * 4, [2], [3], [4], [5]]), attention_span=span)
+        assert (layout.ids_RT.shape, layout.shares) == (shape, span > 0)
 
 
 def test_common_prefix():

@@ -35,7 +35,7 @@ def encoded(settings, golden, policy):
     """The pairs of a golden's settings as token ids and masks."""
     from sweet_rl.chat import load_tokenizer
     from sweet_rl.training.data import read_pairs
-    from sweet_rl.training.encoding import PublishedEncoder
+    from sweet_rl.training.published import PublishedEncoder
     from sweet_rl.training.settings import DataSettings
 
     rows = read_pairs(
@@ -83,7 +83,8 @@ def test_ids_and_masks(name, golden, expected, policy):
         for name_of_side, side in (("chosen", pair.sides[0]), ("rejected", pair.sides[1])):
             (branch,) = side.branches
             assert list(branch.ids) == item[f"{name_of_side}_ids"]
-            assert branch.mask == item[f"{name_of_side}_loss_mask"]
+            mask = [any(start <= at < end for start, end in branch.spans) for at in range(len(branch.ids))]
+            assert mask == item[f"{name_of_side}_loss_mask"]
             assert branch.prompt_length == item["prompt_token_count"]
 
 

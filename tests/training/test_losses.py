@@ -5,12 +5,17 @@ import math
 
 import pytest
 import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from sweet_rl.commands.rank_best_of_n import rank_best_of_n
 from sweet_rl.commands.train import train_reward_model
 from sweet_rl.errors import UsageError
-from sweet_rl.training.losses import LOSSES, PairLogps, check_loss, pair_losses
-from sweet_rl.training.settings import LossSettings
+from sweet_rl.training.forward import ValueForward
+from sweet_rl.training.losses import LOSSES, PairLogps, check_loss, pair_losses, value_losses
+from sweet_rl.training.models import load_critic
+from sweet_rl.training.scoring import CandidateScorer
+from sweet_rl.training.settings import LossSettings, ModelSettings
 from sweet_rl.training.steps import rate_factor
 from tests.conftest import ROOT
 from tests.training.pairs import dialogue_pairs, turn, write_pairs
@@ -21,19 +26,15 @@ def losses(settings, chosen=-4.0, rejected=-7.0, reference=(-5.0, -6.0), nll=2.0
     return pair_losses(policy, *(torch.tensor([value]) for value in reference), settings)
 
 
-def test_sigmoid_loss():
-    result = losses(LossSettings(beta=0.5))  # h = 3 - 1 = 2, so -log sigma(1)
-    assert result.preference_B.item() == pytest.approx(0.3132617, abs=1e-6)
-    assert result.chosen_reward_B.item() == 0.5
-    assert result.rejected_reward_B.item() == -0.5
-    assert result.accuracy_B.item() == 1
-    assert result.total_B.item() == result.preference_B.item()
-
-
-def test_label_smoothing_and_nll():
-    result = losses(LossSettings(beta=0.5, label_smoothing=0.1, nll_loss_coef=0.25))
-    # 0.9 * 0.3132617 + 0.1 * 1.3132617, and 0.25 * 2
-    assert result.total_B.item() == pytest.approx(0.4132617 + 0.5, abs=1e-6)
+def test_rewards_and_nll_by_hand():
+    result = losses(LossSettings(beta=0.5, label_smoothing=0.1, nll_loss_coef=0.25))  # h = 3 - 1 = 2
+    assert result.total_B.item() == pytest.approx(0.4132617 + 0.5, abs=1e-6)  # and 0.25 * 2
+    assert (result.chosen_reward_B.item(), result.rejected_reward_B.item()) == (0.5, -0.5)
+    assert (result.accuracy_B.item(), result.margin_B.item()) == (1, 1.0)
+    assert losses(LossSettings(), chosen=-5.0, rejected=-6.0).accuracy_B.item() == 0  # a tie
+    assert losses(LossSettings(), nll=math.nan).total_B.isfinite().all()  # it hurts only where it counts
+    assert losses(LossSettings(nll_loss_coef=0.1), nll=math.nan).total_B.isnan().all()
+    assert losses(LossSettings(loss="hinge", beta=0.25)).preference_B.item() == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(
@@ -54,20 +55,12 @@ def test_every_loss_by_hand(name, smoothing, value):
     check_loss(settings)
 
 
-def test_a_hinge_pulls_until_h_is_one_over_beta():
-    assert losses(LossSettings(loss="hinge", beta=0.25)).preference_B.item() == pytest.approx(0.5)
-
-
 def test_each_loss_says_where_it_is_from_and_what_beta_does():
     for name in LOSSES.ours:
         words = LOSSES.find(name).__doc__
         assert "arXiv" in words, name
         assert f"`{name}`" in (ROOT / "docs/losses.md").read_text()
         assert "beta" in words.partition("\n")[2] or name == "logexp", name
-
-
-def test_the_margin_is_the_difference_of_the_rewards():
-    assert losses(LossSettings(beta=0.5)).margin_B.item() == 1.0
 
 
 def test_what_has_no_meaning_is_refused():
@@ -112,18 +105,8 @@ def test_a_loss_of_ones_own_that_is_none(loss, message):
 
 
 def test_only_the_loss_of_means_wants_means():
-    assert {name for name in LOSSES.ours if check_loss(LossSettings(loss=name)).reduction != "sum"} == {
-        "sigmoid_norm"
-    }
-
-
-def test_a_tie_is_not_accurate():
-    assert losses(LossSettings(), chosen=-5.0, rejected=-6.0).accuracy_B.item() == 0
-
-
-def test_an_nll_that_is_not_a_number_hurts_only_where_it_counts():
-    assert losses(LossSettings(), nll=math.nan).total_B.isfinite().all()
-    assert losses(LossSettings(nll_loss_coef=0.1), nll=math.nan).total_B.isnan().all()
+    wanting = {name for name in LOSSES.ours if check_loss(LossSettings(loss=name)).reduction != "sum"}
+    assert wanting == {"sigmoid_norm"}
 
 
 def test_rates():
@@ -158,8 +141,6 @@ class Identity:
     """A model whose value at a position is the token's id; its own output is of no use."""
 
     def __init__(self):
-        import torch
-
         self.score = torch.nn.Identity()
 
     def __call__(self, input_ids, **options):
@@ -168,10 +149,6 @@ class Identity:
 
 
 def test_the_value_at_the_last_token_and_the_published_mean_by_hand():
-    import torch
-
-    from sweet_rl.training.forward import ValueForward
-
     ids = torch.tensor([[3, 5, 7], [2, 9, 9]])  # the second text is [2, 9]; its padding is 9, too
     attention = torch.tensor([[1, 1, 1], [1, 1, 0]])
     model = Identity()
@@ -183,11 +160,6 @@ def test_the_value_at_the_last_token_and_the_published_mean_by_hand():
 
 
 def test_both_losses_by_hand():
-    import torch
-
-    from sweet_rl.training.losses import value_losses
-    from sweet_rl.training.settings import LossSettings
-
     chosen, rejected = torch.tensor([2.0, 0.0]), torch.tensor([1.0, 0.0])
     for loss in ("sigmoid", "logexp"):
         settings = LossSettings(loss=loss, beta=1.0)
@@ -195,9 +167,6 @@ def test_both_losses_by_hand():
 
 
 def test_a_new_head_is_small_and_an_old_one_stays(steady, tmp_path):
-    from sweet_rl.training.models import load_critic
-    from sweet_rl.training.settings import ModelSettings
-
     critic = load_critic(str(steady), ModelSettings(pretrain=str(steady)))
     assert 0.5 / 33 < critic.score.weight.std() < 1.5 / 33
     critic.save_pretrained(tmp_path)
@@ -207,20 +176,9 @@ def test_a_new_head_is_small_and_an_old_one_stays(steady, tmp_path):
 
 def test_it_learns_whatever_the_micro_batch_and_ranks(steady, pairs, tmp_path):
     """Each row of the ranked file has the value at the last token of dialogue and candidate."""
-    import torch
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
-
+    flags = {"max_epochs": 6, "learning_rate": 3e-3, "eval_fraction": 0.1}
     runs = [
-        run(
-            steady,
-            pairs,
-            tmp_path / str(micro),
-            max_epochs=6,
-            learning_rate=3e-3,
-            micro_train_batch_size=micro,
-            eval_fraction=0.1,
-        )
-        for micro in (1, 3)
+        run(steady, pairs, tmp_path / str(micro), micro_train_batch_size=micro, **flags) for micro in (1, 3)
     ]
     for ours, theirs in zip(*runs, strict=True):
         for name in {"loss", "grad_norm", "eval_loss", "chosen_reward"} & set(ours):
@@ -249,11 +207,6 @@ def test_it_learns_whatever_the_micro_batch_and_ranks(steady, pairs, tmp_path):
 
 
 def test_the_published_mean_is_what_its_ranking_takes(steady, pairs, tmp_path):
-    import torch
-    from transformers import AutoModelForSequenceClassification
-
-    from sweet_rl.training.scoring import CandidateScorer
-
     lines = run(steady, pairs, tmp_path, compat="published", loss="logexp", train_batch_size=24)
     assert len(lines) == 1
     critic = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out")
@@ -264,11 +217,7 @@ def test_the_published_mean_is_what_its_ranking_takes(steady, pairs, tmp_path):
 
 
 def test_an_adapter_trains_the_head_too(steady, pairs, tmp_path):
-    from safetensors.torch import load_file
-
-    flags = {"lora_rank": 2, "target_modules": "q_proj", "max_epochs": 1}
-    run(steady, pairs, tmp_path / "one", learning_rate=1e-2, **flags)
-    run(steady, pairs, tmp_path / "none", learning_rate=0.0, **flags)
-    after, before = (load_file(tmp_path / name / "out/model.safetensors") for name in ("one", "none"))
-    changed = {name for name in before if not before[name].equal(after[name])}
+    run(steady, pairs, tmp_path, learning_rate=1e-2, lora_rank=2, target_modules="q_proj")
+    before, after = load_file(steady / "model.safetensors"), load_file(tmp_path / "out/model.safetensors")
+    changed = {name for name in after if name not in before or not before[name].equal(after[name])}
     assert changed == {f"model.layers.{i}.self_attn.q_proj.weight" for i in (0, 1)} | {"score.weight"}

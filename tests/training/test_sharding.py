@@ -21,13 +21,7 @@ FILES = ROOT / "configs/engines"
 
 @pytest.fixture(autouse=True)
 def no_launcher(monkeypatch):
-    for name in (
-        "USE_FSDP",
-        "USE_DEEPSPEED",
-        "DEEPSPEED_CONFIG_FILE",
-        "DEEPSPEED_ZERO_STAGE",
-        "MIXED_PRECISION",
-    ):
+    for name in "USE_FSDP USE_DEEPSPEED DEEPSPEED_CONFIG_FILE DEEPSPEED_ZERO_STAGE MIXED_PRECISION".split():
         monkeypatch.delenv(f"ACCELERATE_{name}", raising=False)
 
 
@@ -44,11 +38,8 @@ def test_flags_become_deepspeeds_configuration():
     flags = {"zero_stage": 3, "adam_offload": True, "zpg": 2, "grad_accum_dtype": "fp32"}
     config = deepspeed_config(settings(max_norm=0.5, bf16=True, **flags))
     zero = config["zero_optimization"]
-    assert (zero["stage"], zero["offload_optimizer"]["device"], zero["zero_hpz_partition_size"]) == (
-        3,
-        "cpu",
-        2,
-    )
+    offloads = zero["offload_optimizer"]["device"]
+    assert (zero["stage"], offloads, zero["zero_hpz_partition_size"]) == (3, "cpu", 2)
     assert zero["stage3_gather_16bit_weights_on_model_save"] is True
     assert (config["gradient_clipping"], config["bf16"]) == (0.5, {"enabled": True})
     assert config["data_types"] == {"grad_accum_dtype": "fp32"}
@@ -81,18 +72,15 @@ def test_a_file_that_contradicts_flags_is_refused(tmp_path):
     [
         ({}, "a section zero_optimization whose stage is"),
         ({"zero_optimization": {"stage": 4}}, "a section zero_optimization whose stage is"),
-        ({"zero_optimization": {"stage": 2, "compute_grad_norm": False}}, "leave compute_grad_norm out"),
-        ({"zero_optimization": {"stage": 2}, "optimizer": {}}, "has a section 'optimizer'; remove it"),
+        ({"zero_optimization": {"stage": 2, "compute_grad_norm": False}}, "remove compute_grad_norm"),
+        ({"zero_optimization": {"stage": 2}, "optimizer": {}}, "remove optimizer"),
+        (None, "FileNotFoundError"),
     ],
 )
 def test_files_that_are_no_configuration(config, message, tmp_path):
+    path = str(tmp_path / "none.json") if config is None else write(tmp_path / "ds.json", **config)
     with pytest.raises(UsageError, match=message):
-        settings(deepspeed_config=write(tmp_path / "ds.json", **config))
-
-
-def test_a_file_that_is_not_there():
-    with pytest.raises(UsageError, match=r"--deepspeed_config 'none.json' is not a readable JSON file"):
-        settings(deepspeed_config="none.json")
+        settings(deepspeed_config=path)
 
 
 def test_what_accelerate_launch_was_told_is_the_default(monkeypatch):
@@ -148,12 +136,12 @@ def test_engines_by_processes_and_flags(monkeypatch):
 
 def test_a_checkpoint_is_of_its_engine_and_deepspeeds_of_as_many_processes(monkeypatch):
     from sweet_rl.training import checkpoints
-    from sweet_rl.training.fitting import _ROUNDING, Rows, _made_from
+    from sweet_rl.training.runs import _ROUNDING, Rows, _made_from
 
     def made_from(world, micro=8, **shards):
         monkeypatch.setenv("WORLD_SIZE", str(world))
         one = settings(load_checkpoint=True, micro_train_batch_size=micro, **shards)
-        return _made_from("train_dpo", one, Rows(None, [], [], 0))
+        return _made_from("train_dpo", one, Rows(None, [], []))
 
     alone, fsdp, zero = made_from(1), made_from(2, shard_with="fsdp2"), made_from(2)
     assert checkpoints.differences(alone, fsdp) == ["the engine was None, is 'fsdp2'"]
@@ -181,7 +169,7 @@ def test_only_a_lost_process_is_called_one(monkeypatch):
 
 ENGINES = {"zero2": {"zero_stage": 2}, "zero3": {"zero_stage": 3}, "fsdp2": {"shard_with": "fsdp2"}}
 RECIPE = {"train_batch_size": 8, "micro_train_batch_size": 3, "learning_rate": 1e-3, "quiet": True}
-LONG = RECIPE | {"eval_fraction": 0.1, "max_epochs": 4, "max_norm": 0.5, "nll_loss_coef": 0.1}  # 20 updates
+LONG = RECIPE | {"eval_fraction": 0.1, "max_epochs": 2, "max_norm": 0.5, "nll_loss_coef": 0.1}  # 10 updates
 SHORT = RECIPE | {"eval_fraction": 0.1, "max_samples": 26, "max_epochs": 2, "save_steps": 2}  # 6 updates
 SHORT |= {"eval_steps": 2}
 LORA = RECIPE | {"eval_fraction": 0.0, "max_samples": 16, "lora_rank": 32, "target_modules": "all-linear"}
@@ -191,6 +179,7 @@ NUMBERS = ("total_loss", "loss", "chosen_reward", "eval_loss", "grad_norm")
 
 # One process makes all runs, for one worker; the time limit is for the first test, which waits for them.
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("engines")]
+slow = pytest.mark.slow
 
 # What a launcher does, but for the imports, which all share. Each rank says what its piece is.
 LAUNCHER = """
@@ -206,13 +195,13 @@ import sweet_rl.training.runs, sweet_rl.training.forward
 from pathlib import Path
 from sweet_rl.cli import load
 from sweet_rl.errors import SweetRLError
-from sweet_rl.training import fitting, processes
+from sweet_rl.training import processes, runs
 from sweet_rl.training.trainer import StepTrainer
 
 sweet_rl.training.forward.CHUNK_LOGITS = 2400  # six tokens at once
 
 
-def measured(trainer, run, kind, save=fitting.save):
+def measured(trainer, run, kind, save=runs.save):
     local = states = 0
     for parameter in trainer.model.parameters():
         local += getattr(parameter, "ds_tensor", getattr(parameter, "_local_tensor", parameter)).numel()
@@ -273,7 +262,7 @@ def work(job, rank, port):
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "MASTER_PORT": str(port)}
     output = open(f"{job['folder']}/output-{rank}.txt", "w")
     os.dup2(output.fileno(), 1), os.dup2(output.fileno(), 2)
-    fitting.save = measured
+    runs.save = measured
     if job["end"] == "diverges":
         StepTrainer.compute_loss = diverging()
     elif job["end"]:
@@ -384,7 +373,7 @@ def runs(steady, tied, tiny, pairs, tmp_path_factory):
 
     def run(name, model, stage="train_dpo", end=None, **flags):
         folder = str(root / name)
-        flags |= {"save_path": folder} | ({"reference_cache": "none"} if stage == "train_dpo" else {})
+        flags |= {"save_path": folder}
         flags["ckpt_path"] = f"{root}/{name.replace('resumed', 'died')}/checkpoints"
         job = {"stage": stage, "model": str(model), "data": str(pairs), "end": end}
         jobs.append(job | {"folder": folder, "flags": flags})
@@ -395,8 +384,8 @@ def runs(steady, tied, tiny, pairs, tmp_path_factory):
         run(f"{engine}/died", tiny, **SHORT, **flags, end="dies")
         run(f"{engine}/resumed", tiny, **SHORT, **flags, load_checkpoint=True)
         run(f"{engine}/diverges", tiny, **SHORT, **flags, end="diverges")
-        run(f"{engine}/lora", steady, **LORA, **flags)
         if engine != "zero2":
+            run(f"{engine}/lora", steady, **LORA, **flags)
             run(f"{engine}/critic", steady, "train_reward_model", **CRITIC, **flags)
     run("silent", tiny, **SHORT, **ENGINES["fsdp2"], timeout_s=5, end="sleeps")
     ends = launch(jobs)
@@ -408,24 +397,26 @@ def alone(steady, tied, pairs, tmp_path_factory):
     """The same in this process."""
     root = tmp_path_factory.mktemp("alone")
     for name, model, flags in (("long", tied, LONG), ("lora", steady, LORA)):
-        load("train_dpo")(str(model), str(pairs), save_path=str(root / name), reference_cache="none", **flags)
+        load("train_dpo")(str(model), str(pairs), save_path=str(root / name), **flags)
     load("train_reward_model")(str(steady), str(pairs), save_path=str(root / "critic"), **CRITIC)
     return root
 
 
+@slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_two_processes_give_the_numbers_and_the_weights_of_one(engine, runs, alone):
     root, ends = runs
     folder = root / engine / "long"
     assert ends[f"{engine}/long"] == [0, 0], output(folder)
     ours, theirs = lines(folder), lines(alone / "long")
-    assert len(theirs) == 21
+    assert len(theirs) == 11
     for mine, other in zip(ours, theirs, strict=True):
         for name in set(NUMBERS) & set(other):
             assert mine[name] == pytest.approx(other[name], rel=1e-5, abs=1e-5), (name, mine["step"])
     assert farthest(weights(folder), weights(alone / "long")) < 1e-5
 
 
+@slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_each_process_has_its_piece(engine, runs):
     root, _ = runs
@@ -437,6 +428,7 @@ def test_each_process_has_its_piece(engine, runs):
         assert states == pytest.approx(whole / 2, rel=0.01)
 
 
+@slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_process_dies_and_the_resumed_run_gives_the_weights_of_an_uninterrupted_one(engine, runs):
     root, ends = runs
@@ -450,7 +442,8 @@ def test_a_process_dies_and_the_resumed_run_gives_the_weights_of_an_uninterrupte
     assert resumed == [row for row in whole if row["step"] > 2]
 
 
-@pytest.mark.parametrize("name", ["zero2/lora", "zero3/lora", "fsdp2/lora", "zero3/critic", "fsdp2/critic"])
+@slow
+@pytest.mark.parametrize("name", ["zero3/lora", "fsdp2/lora", "zero3/critic", "fsdp2/critic"])
 def test_an_adapter_is_merged_and_a_critic_keeps_its_head(name, runs, alone):
     from transformers import AutoConfig
 
@@ -462,6 +455,7 @@ def test_an_adapter_is_merged_and_a_critic_keeps_its_head(name, runs, alone):
     assert ours.architectures == theirs.architectures
 
 
+@slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_gradient_that_is_not_finite_in_one_process_ends_all_of_them_before_the_step(engine, runs):
     root, ends = runs
@@ -477,6 +471,7 @@ def test_a_gradient_that_is_not_finite_in_one_process_ends_all_of_them_before_th
     assert [row["step"] for row in lines(folder)][-1] == 3
 
 
+@slow
 def test_a_process_that_does_not_answer_is_waited_for_until_the_time_limit(runs):
     root, ends = runs
     assert ends["silent"] == [1, -9], output(root / "silent")
