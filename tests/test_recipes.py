@@ -130,6 +130,7 @@ def test_reflect(tmp_path, monkeypatch):
     assert (one - other).norm() < 0.05 * other.norm()
 
 
+@pytest.mark.slow
 def test_sweet(tmp_path, monkeypatch):
     sweet = recipe("sweet")
     for name, value in {"TASKS": 12, "CANDIDATES": 3, "PAIRS_PER_UPDATE": 8}.items():

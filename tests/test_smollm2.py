@@ -14,7 +14,12 @@ from sweet_rl.cli import load
 from sweet_rl.runs.facts import digest_of
 from sweet_rl.types import Message
 
-pytestmark = [pytest.mark.smollm2, pytest.mark.timeout(300), pytest.mark.xdist_group("smollm2")]
+pytestmark = [
+    pytest.mark.smollm2,
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.xdist_group("smollm2"),
+]
 
 TASKS = "mini:trades=10:test"
 TURNS = {"agent_prompt_path": "llm_agent_mini_prompt", "env_model": "scripted", "quiet": True}
@@ -111,21 +116,13 @@ def test_it_plays_in_its_template_and_records_the_log_probabilities_it_sampled_w
     assert read["sha256"] == digest_of(Path(model_path(SMOLLM2)))["sha256"]
 
 
-def test_fine_tuning(folder, graded):
+def test_it_is_trained_by_imitation_with_an_adapter_and_with_a_head(folder, graded):
     first, last = trained("train_sft", folder / "sft", graded[0])
     assert last["loss"] < first["loss"]
-
-
-def test_a_policy_by_an_adapter(folder, graded):
-    flags = {"lora_rank": 2, "learning_rate": 1e-3}
-    steps = trained("train_dpo", folder / "lora", graded[1], **flags)
-    assert steps[0]["loss"] == pytest.approx(0.6931, abs=1e-3)
-    assert steps[1]["loss"] < 0.69
-
-
-def test_a_critic_with_a_head(folder, graded):
-    steps = trained("train_reward_model", folder / "head", graded[2])
-    assert steps[0]["loss"] > 0
+    first, last = trained("train_dpo", folder / "lora", graded[1], lora_rank=2, learning_rate=1e-3)
+    assert first["loss"] == pytest.approx(0.6931, abs=1e-3)
+    assert last["loss"] < 0.69
+    assert trained("train_reward_model", folder / "head", graded[2])[0]["loss"] > 0
 
 
 def test_candidates_are_sampled_ranked_and_paired(folder, graded, critic):

@@ -84,18 +84,13 @@ class Human:
         pass
 
 
-class Thinker:
-    name = "thinker"
-
+class Thinker(Human):
     def __init__(self, *completions):
         self.completions, self.seen = completions, []
 
     async def act(self, observation):
         self.seen.append([message.content for message in observation.messages])
         return Generation("prompt", self.completions[observation.turn])
-
-    async def close(self):
-        pass
 
 
 def play(*completions):
@@ -105,16 +100,8 @@ def play(*completions):
         finished.append(trajectory)
 
     task = Task("t", "request", "g", "g", {}, {"problem_description": "request", "ground_truth": "g"})
-    asyncio.run(
-        rollout(
-            schedule([task], 1),
-            make_env=lambda: BackendEnv(human),
-            policy=agent,
-            on_finished=keep,
-            concurrency=1,
-            stats=stats,
-        )
-    )
+    how = {"make_env": lambda: BackendEnv(human), "policy": agent, "on_finished": keep, "stats": stats}
+    asyncio.run(rollout(schedule([task], 1), concurrency=1, **how))
     return finished[0], human, agent, stats
 
 

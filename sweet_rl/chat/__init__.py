@@ -17,18 +17,11 @@ from sweet_rl.chat.formats import (
     model_path,
     tokenizer_digest,
     with_system,
-)
+)  # fmt: skip
 from sweet_rl.chat.turns import Span, Turn, TurnTemplate, UnparsableError
 
 __all__ = [
-    "EMBEDDED",
-    "SMOLLM2",
-    "ChatFormat",
-    "InstructedChat",
-    "PlainChat",
-    "Span",
-    "TokenizerChat",
-    "Turn",
-]
-__all__ += ["TurnTemplate", "UnparsableError", "as_json", "fold_system", "load_tokenizer", "model_path"]
-__all__ += ["tokenizer_digest", "with_system"]
+    "EMBEDDED", "SMOLLM2", "ChatFormat", "InstructedChat", "PlainChat", "Span", "TokenizerChat", "Turn",
+    "TurnTemplate", "UnparsableError", "as_json", "fold_system", "load_tokenizer", "model_path", "tokenizer_digest",
+    "with_system",
+]  # fmt: skip

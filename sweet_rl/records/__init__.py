@@ -15,7 +15,7 @@ from sweet_rl.records.files import (
     replace_rows,
     stamp_of,
     sync_path,
-)
+)  # fmt: skip
 from sweet_rl.records.journal import Journal, is_being_written, locked
 from sweet_rl.records.rows import (
     message_from_row,
@@ -24,26 +24,10 @@ from sweet_rl.records.rows import (
     trajectory_from_row,
     trajectory_to_row,
     unique_tasks,
-)
+)  # fmt: skip
 
 __all__ = [
-    "Journal",
-    "check_yaml",
-    "encode_row",
-    "is_being_written",
-    "load_tasks_file",
-    "load_trajectories",
-    "locked",
-    "message_from_row",
-    "parse_line",
-    "read_rows",
-    "replace_file",
-    "replace_rows",
-    "stamp_of",
-    "sync_path",
-    "task_from_row",
-    "trajectories_from_rows",
-    "trajectory_from_row",
-    "trajectory_to_row",
-    "unique_tasks",
-]
+    "Journal", "check_yaml", "encode_row", "is_being_written", "load_tasks_file", "load_trajectories", "locked",
+    "message_from_row", "parse_line", "read_rows", "replace_file", "replace_rows", "stamp_of", "sync_path",
+    "task_from_row", "trajectories_from_rows", "trajectory_from_row", "trajectory_to_row", "unique_tasks",
+]  # fmt: skip

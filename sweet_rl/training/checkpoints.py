@@ -115,7 +115,8 @@ def resumable(
                 aside = aside.with_name(f"{aside.name}-again")
             path.rename(aside)
             say(f"{str(path)!r} is damaged and not used: {why}. It is now {aside.name!r}.")
-        if changed := differences(theirs, made_from, only=rounding):
+        changed = [words for name, words in differences(theirs, made_from).items() if name in rounding]
+        if changed:
             say(f"Computed in another way than before, so equal up to rounding: {', '.join(changed)}.")
         return checkpoint
     if damaged:
@@ -152,20 +153,14 @@ def _looked_at(checkpoint: Path) -> tuple[dict[str, Any], str]:
 # -- what it was made from ----------------------------------------------------------------------------
 
 
-def differences(
-    theirs: Mapping[str, Json],
-    ours: Mapping[str, Json],
-    *,
-    free: Collection[str] = (),
-    only: Collection[str] | None = None,
-) -> list[str]:
-    """What two runs are made from that differs, in words; both by names of flags or settings."""
+def differences(theirs: Mapping[str, Json], ours: Mapping[str, Json]) -> dict[str, str]:
+    """What two runs are made from that differs, in words; all by names of flags or settings."""
     theirs, ours = (json.loads(json.dumps(dict(one), default=str)) for one in (theirs, ours))
-    return [
-        f"{name} was {theirs.get(name)!r}, is {ours.get(name)!r}"
+    return {
+        name: f"{name} was {theirs.get(name)!r}, is {ours.get(name)!r}"
         for name in dict.fromkeys([*theirs, *ours])
-        if theirs.get(name) != ours.get(name) and name not in free and (only is None or name in only)
-    ]
+        if theirs.get(name) != ours.get(name)
+    }
 
 
 def check_same(
@@ -177,7 +172,7 @@ def check_same(
     free: Collection[str] = (),
 ) -> None:
     """Refuse to resume what was made from something else; `where` begins the sentence."""
-    if changed := differences(theirs, ours, free=free):
+    if changed := [words for name, words in differences(theirs, ours).items() if name not in free]:
         raise UsageError(
             f"{where} was made with other settings, data or models: {'; '.join(changed)}. Resume it with the "
             f"earlier ones, or {instead}."
@@ -227,11 +222,9 @@ def covered(folder: Path, path: Path) -> str:
             if size < was["bytes"]:
                 now = "is missing" if size < 0 else f"is {size:,} bytes long"
                 return f"{now}, and had {then} at {checkpoint.name}"
-            return (
-                ""
-                if _digest(path, was["bytes"]) == was
-                else f"has been changed in the {then} that it had at {checkpoint.name}"
-            )
+            if _digest(path, was["bytes"]) != was:
+                return f"has been changed in the {then} that it had at {checkpoint.name}"
+            break
     return ""
 
 
@@ -240,11 +233,7 @@ def covered(folder: Path, path: Path) -> str:
 
 @contextmanager
 def writing(
-    folder: Path,
-    step: int,
-    state: Mapping[str, Any],
-    made_from: Mapping[str, Json],
-    covers: Collection[Path] = (),
+    folder: Path, step: int, state: Json, made_from: Mapping[str, Json], covers: Collection[Path] = ()
 ) -> Iterator[Path]:
     """An empty folder for the checkpoint of a step, which gets its place when the block has ended."""
     made = folder / PARTIAL / f"checkpoint-{step}"

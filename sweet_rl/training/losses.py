@@ -155,36 +155,33 @@ def check_loss(settings: AnyLoss) -> AnyLoss:
             "it out, or take a loss that knows it: sigmoid, sigmoid_norm, robust."
         )
     found = replace(settings, loss=settings.loss_name, reduction=wanted)
-    _try(loss, found)
-    return found
-
-
-def _try(loss: Loss, settings: LossSettings) -> None:
-    policy = [torch.tensor(values, requires_grad=True) for values in ([-4.0, -9.0, -2.0], [-7.0, -3.0, -2.5])]
-    reference = [torch.tensor(values) for values in ([-5.0, -6.0, -2.0], [-6.0, -5.0, -3.0])]
-    sides = [*policy, *reference]
     if settings.loss_name not in LOSSES.ours:
         with suppress(TypeError):  # something callable that is no function
             tracking.reads("loss", inspect.getsourcefile(loss))
-    what = f"The preference loss {settings.loss_name!r}"
-    must = "It must be a function of (pairs, settings) that gives one number for each pair (docs/losses.md)"
+    policy = [torch.tensor(values, requires_grad=True) for values in ([-4.0, -9.0, -2.0], [-7.0, -3.0, -2.5])]
+    sides = [*policy, *(torch.tensor(values) for values in ([-5.0, -6.0, -2.0], [-6.0, -5.0, -3.0]))]
     try:
-        loss_B = loss(ScoredPairs(*sides), settings)
-        alone = [loss(ScoredPairs(*(side[i : i + 1] for side in sides)), settings) for i in range(3)]
+        loss_B = loss(ScoredPairs(*sides), found)
+        alone = [loss(ScoredPairs(*(side[i : i + 1] for side in sides)), found) for i in range(3)]
     except SweetRLError:
         raise
     except Exception as error:
-        raise UsageError(f"{what} fails on three pairs: {type(error).__name__}: {error}. {must}.") from error
+        raise _no_loss(settings, f"fails on three pairs: {type(error).__name__}: {error}") from error
     if not isinstance(loss_B, Tensor) or loss_B.shape != (3,):
         got = f"shape {list(loss_B.shape)}" if isinstance(loss_B, Tensor) else type(loss_B).__name__
-        raise UsageError(f"{what} gives {got} for three pairs. {must}.")
+        raise _no_loss(settings, f"gives {got} for three pairs")
     if not loss_B.requires_grad:
-        raise UsageError(f"{what} has no gradient: nothing would be learned. {must}.")
+        raise _no_loss(settings, "has no gradient: nothing would be learned")
     if not torch.allclose(loss_B, torch.cat(alone), rtol=1e-4, equal_nan=True):
-        raise UsageError(
-            f"{what} gives a pair another number when other pairs are in the batch, so the size of a "
-            f"micro-batch would change the result. {must}."
-        )
+        raise _no_loss(settings, "gives a pair another number when other pairs are in the batch")
+    return found
+
+
+def _no_loss(settings: LossSettings, problem: str) -> UsageError:
+    return UsageError(
+        f"The preference loss {settings.loss_name!r} {problem}. It must be a function of (pairs, settings) that "
+        "gives one number for each pair (docs/losses.md)."
+    )
 
 
 class PairLogps(NamedTuple):

@@ -48,10 +48,7 @@ def load_tokenizers(settings: ModelSettings) -> Any:
 
 
 def load_model(name: str, settings: ModelSettings, *, half: bool = False) -> Any:
-    """A causal model in evaluation mode, on the CPU; it may also see, as its configuration says.
-
-    `half`: weights in bfloat16 whatever `dtype` says, as DeepSpeed keeps float32 copies of its own.
-    """
+    """A causal model in evaluation mode, on the CPU, which may see; `half`: in bfloat16, whatever `dtype` says."""
     return _loaded(causal_kind, name, settings, half=half)[0]
 
 
@@ -72,25 +69,25 @@ def load_critic(name: str, settings: ModelSettings, *, half: bool = False) -> An
     return model
 
 
-def critic_kind(config: Any) -> Any:
-    """The class that loads models with this configuration and a head `score`."""
-    if config.model_type in {"qwen2_vl", "qwen2_5_vl"}:
-        return _vision_critics()[config.model_type]
-    return AutoModelForSequenceClassification
-
-
 @cache
 def _vision_critics() -> dict[str, Any]:
     """Vision-language models with a regression head, which transformers has no classes for."""
     from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLPreTrainedModel
     from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VLPreTrainedModel
 
-    bases = {"qwen2_vl": Qwen2VLPreTrainedModel, "qwen2_5_vl": Qwen2_5_VLPreTrainedModel}
-    names = {"qwen2_vl": "Qwen2VL", "qwen2_5_vl": "Qwen2_5_VL"}
-    return {
-        kind: type(f"{names[kind]}ForSequenceClassification", (GenericForSequenceClassification, base), {})
-        for kind, base in bases.items()
-    }
+    bases = {"Qwen2VL": Qwen2VLPreTrainedModel, "Qwen2_5_VL": Qwen2_5_VLPreTrainedModel}
+    made = (
+        type(f"{name}ForSequenceClassification", (GenericForSequenceClassification, base), {})
+        for name, base in bases.items()
+    )
+    return dict(zip(("qwen2_vl", "qwen2_5_vl"), made, strict=True))
+
+
+def critic_kind(config: Any) -> Any:
+    """The class that loads models with this configuration and a head `score`."""
+    if config.model_type in {"qwen2_vl", "qwen2_5_vl"}:
+        return _vision_critics()[config.model_type]
+    return AutoModelForSequenceClassification
 
 
 def _loaded(

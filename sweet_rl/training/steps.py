@@ -38,8 +38,7 @@ class Positions(Dataset[tuple[Encoded, float]]):
         return len(self._rows)
 
     def __getitem__(self, place: tuple[int, float]) -> tuple[Encoded, float]:
-        position, scale = place
-        return self._rows[position], scale
+        return self._rows[place[0]], place[1]
 
 
 class StepSampler:

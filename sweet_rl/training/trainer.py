@@ -239,16 +239,12 @@ class StepTrainer(Trainer):
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
         """The published schedule, or the one that was chosen."""
-        optimizer = optimizer or self.optimizer
         if self.lr_scheduler is None:
-            options = self._settings
-            factor = rate_factor(
-                options.lr_scheduler,
-                steps=num_training_steps,
-                warmup_ratio=options.lr_warmup_ratio,
-                published=self._settings.published,
-            )
-            self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+            options, name = self._settings, self._settings.lr_scheduler
+            about: dict[str, Any] = {"warmup_ratio": options.lr_warmup_ratio, "published": options.published}
+            factor = rate_factor(name, steps=num_training_steps, **about)
+            of: Any = optimizer or self.optimizer
+            self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(of, factor)
             self._created_lr_scheduler = True
         return self.lr_scheduler
 
@@ -315,8 +311,7 @@ class StepTrainer(Trainer):
                 self._preparing = False
             self.accelerator.wait_for_everyone()
             if first:
-                covers = [] if output.metrics_path is None else [Path(output.metrics_path)]
-                checkpoints.publish(folder, name, self._run.made_from, covers)
+                checkpoints.publish(folder, name, self._run.made_from)
         if first:
             checkpoints.rotate(folder, keep=output.max_ckpt_num, max_gb=output.max_ckpt_mem)
         self.accelerator.wait_for_everyone()

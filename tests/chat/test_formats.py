@@ -83,12 +83,6 @@ def test_missing_template_and_missing_tokenizer(tmp_path):
         TokenizerChat.from_pretrained(tmp_path)
 
 
-def test_plain_chat():
-    written = "### system:\nRules.\n\n### user:\nHi.\n\n### assistant:\n"
-    assert PlainChat().render([SYSTEM, USER]) == written
-    assert with_system("", [USER]) == [USER]
-
-
 def test_a_name_that_is_no_folder_is_told_before_it_is_looked_for_once(tmp_path, caplog):
     """Without a network the search takes a minute or two."""
     for name in ("runs/critik", "runs/critik", tmp_path):
@@ -118,20 +112,14 @@ def test_of_a_long_dialogue_the_oldest_exchanges_are_left_out():
 
 def test_a_dialogue_whose_ends_alone_are_too_long_is_told_of_once(caplog):
     chat = TokenizerChat.from_pretrained(EMBEDDED)
-    written = InstructedChat(chat, "Ask.", 100)
-    fits, long = [Message("user", "Hi.")], [Message("user", "I need a function. " * 40)]
-    written.render(fits)
+    written, long = InstructedChat(chat, "Ask.", 100), [Message("user", "I need a function. " * 40)]
+    written.render([USER])
     assert not caplog.messages
     assert written.render(long) == written.render(long) == chat.render([Message("system", "Ask."), *long])
     (said,) = caplog.messages
-    count = len(chat.encode(written.render(long)))
-    assert said.startswith(f"A dialogue that begins {long[0].content[:60]!r} has {count} tokens")
     assert "the last 100: not the instructions" in said
-
-
-def test_instructions_that_leave_no_room_are_refused():
     with pytest.raises(UsageError, match=r"max_context=20 has no room for a dialogue: .* begins with \d\d"):
-        InstructedChat(TokenizerChat.from_pretrained(EMBEDDED), "Ask, and ask, and ask again. " * 9, 20)
+        InstructedChat(chat, "Ask, and ask, and ask again. " * 9, 20)
 
 
 def dialogue(*contents):
@@ -141,14 +129,13 @@ def dialogue(*contents):
 RULES = Message("system", "Be brief.")
 
 
-def test_last_observation():
-    assert LastObservation().render([RULES, *dialogue("A hall.", "go north", "A cave.")]) == "A cave."
-    assert LastObservation().render([]) == ""
-
-
-def test_whole_transcript():
-    assert WholeTranscript().render([RULES, *dialogue("A hall.", "north")]) == "A hall.\nnorth\n"
-    assert WholeTranscript().render([]) == ""
+def test_transcripts():
+    written = "### system:\nRules.\n\n### user:\nHi.\n\n### assistant:\n"
+    assert PlainChat().render([SYSTEM, USER]) == written
+    assert with_system("", [USER]) == [USER]
+    messages = [RULES, *dialogue("A hall.", "north", "A cave.")]
+    assert (LastObservation().render(messages), LastObservation().render([])) == ("A cave.", "")
+    assert (WholeTranscript().render(messages[:3]), WholeTranscript().render([])) == ("A hall.\nnorth\n", "")
 
 
 TAXI = world_of("dangerous_taxi").learning.head

@@ -28,24 +28,16 @@ def test_appends_and_reopens(tmp_path):
     assert os.listdir(path.parent) == ["f.jsonl"]
 
 
-@pytest.mark.parametrize("cut", range(1, 12))
+@pytest.mark.parametrize("cut", [1, 8, 10, 11])
 def test_a_torn_last_line_is_dropped_and_nothing_else(tmp_path, cut):
     path = tmp_path / "f.jsonl"
     whole = b'{"a": 1}\n'
-    path.write_bytes(whole + b'{"a": "\xc3\xa9"}\n'[:cut])
+    path.write_bytes(whole + b'{"a": "\xc3\xa9"}\n'[:cut])  # with 11 only the line break is missing
     with Journal(path) as journal:
         kept = [row for _, row in journal.rows]
         assert kept == [{"a": 1}, {"a": "é"}][: 1 + (cut >= 11)]
         journal.append([{"a": 3}])
     assert rows_of(path) == [*kept, {"a": 3}]
-
-
-def test_a_whole_last_line_without_newline_is_kept(tmp_path):
-    path = tmp_path / "f.jsonl"
-    path.write_bytes(b'{"a": 1}\n{"a": 2}')
-    with Journal(path) as journal:
-        journal.append([{"a": 3}])
-    assert [row["a"] for row in rows_of(path)] == [1, 2, 3]
 
 
 def test_a_broken_line_in_the_middle_is_for_a_person_to_look_at(tmp_path):
@@ -84,12 +76,12 @@ def _take_lock(path, rounds, counter):
 def test_two_processes_never_hold_the_lock_at_once(tmp_path):
     context = multiprocessing.get_context("spawn")
     counter = context.Value("i", 0, lock=False)
-    processes = [context.Process(target=_take_lock, args=(tmp_path / "f", 200, counter)) for _ in range(2)]
+    processes = [context.Process(target=_take_lock, args=(tmp_path / "f", 50, counter)) for _ in range(2)]
     for process in processes:
         process.start()
     for process in processes:
         process.join()
-    assert counter.value == 400
+    assert counter.value == 100
 
 
 async def test_rows_that_arrive_together_are_written_together(tmp_path, monkeypatch):
@@ -129,12 +121,10 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 FULL_DISK = """
 async def main():
     with Journal(sys.argv[1]) as journal:
-        for i in range(1000):
-            await journal.append_soon({"i": i, "text": "x" * 30})
-try:
-    asyncio.run(main())
-except StorageError as error:
-    print(error)
+        rows = [journal.append_soon({"i": i, "text": "x" * 90}) for i in range(100)]
+        return await asyncio.gather(*rows, return_exceptions=True)
+results = asyncio.run(main())
+print(results[-1])
 try:
     replace_rows(sys.argv[1], [{"text": "y" * 2000}])
 except StorageError as error:
@@ -149,32 +139,9 @@ def test_a_full_disk_loses_nothing_that_was_there(tmp_path):
     assert "Cannot write to" in first
     assert "--to_continue" in first
     assert "The file is as it was before" in second
-    rows = rows_of(path)
-    assert [row["i"] for row in rows] == list(range(len(rows)))
-    assert len(rows) >= 18  # as many whole rows as fit in 1,000 bytes
+    assert [row["i"] for row in rows_of(path)] == list(range(9))  # as many whole rows as fit, of 110 bytes
+    assert f"The {path.stat().st_size:,} bytes before are safe" in first
     assert os.listdir(tmp_path) == ["f.jsonl"]
-
-
-FULL_WHILE_MANY_WAIT = """
-async def main():
-    with Journal(sys.argv[1]) as journal:
-        rows = [journal.append_soon({"i": i, "text": "x" * 90}) for i in range(100)]
-        return await asyncio.gather(*rows, return_exceptions=True)
-results = asyncio.run(main())
-print([isinstance(result, StorageError) for result in results].count(False))
-print(results[-1])
-"""
-
-
-def test_of_many_rows_that_arrive_together_those_with_room_stay(tmp_path):
-    path = tmp_path / "f.jsonl"
-    done = ran(sys.executable, "-c", ROOM + FULL_WHILE_MANY_WAIT, path)
-    kept, message = done.stdout.splitlines()
-    rows = rows_of(path)
-    assert [row["i"] for row in rows] == list(range(int(kept)))
-    assert int(kept) == 9  # of 110 bytes each
-    assert "free some space" in message
-    assert f"The {path.stat().st_size:,} bytes before are safe" in message
 
 
 def test_what_is_not_json_is_refused_before_anything_is_written(tmp_path):

@@ -116,7 +116,7 @@ def test_what_differs_is_named_and_what_only_rounds_is_said(tmp_path):
         resumable(tmp_path, other, rounding={"--device"})
     assert resumable(tmp_path, FROM | {"--device": "cuda"}, said.append, rounding={"--device"})
     assert "equal up to rounding: --device was 'cpu', is 'cuda'" in said[0]
-    assert checkpoints.differences({"a": 1}, {"b": None, "a": 1.0, "c": 2}) == ["c was None, is 2"]
+    assert checkpoints.differences({"a": 1}, {"b": None, "a": 1.0, "c": 2}) == {"c": "c was None, is 2"}
 
 
 def test_how_far_a_file_beside_it_was_written(tmp_path):

@@ -143,12 +143,15 @@ def test_a_checkpoint_is_of_its_engine_and_deepspeeds_of_as_many_processes(monke
         one = settings(load_checkpoint=True, micro_train_batch_size=micro, **shards)
         return _made_from("train_dpo", one, Rows(None, [], []))
 
+    def differences(one, other):
+        return list(checkpoints.differences(one, other).values())
+
     alone, fsdp, zero = made_from(1), made_from(2, shard_with="fsdp2"), made_from(2)
-    assert checkpoints.differences(alone, fsdp) == ["the engine was None, is 'fsdp2'"]
-    assert checkpoints.differences(fsdp, made_from(3, shard_with="fsdp2", timeout_s=5)) == []
-    assert checkpoints.differences(zero, made_from(3)) == ["the number of processes was 2, is 3"]
-    assert checkpoints.differences(zero, made_from(2, zero_stage=3)) == ["--zero_stage was 2, is 3"]
-    assert checkpoints.differences(alone, made_from(1, micro=4), free=_ROUNDING) == []
+    assert differences(alone, fsdp) == ["the engine was None, is 'fsdp2'"]
+    assert differences(fsdp, made_from(3, shard_with="fsdp2", timeout_s=5)) == []
+    assert differences(zero, made_from(3)) == ["the number of processes was 2, is 3"]
+    assert differences(zero, made_from(2, zero_stage=3)) == ["--zero_stage was 2, is 3"]
+    assert set(checkpoints.differences(alone, made_from(1, micro=4))) <= _ROUNDING
 
 
 def test_only_a_lost_process_is_called_one(monkeypatch):
