@@ -35,7 +35,6 @@ import numpy as np
 from sweet_rl.chat import model_path
 from sweet_rl.errors import DataError, UsageError, first_line, missing_package
 from sweet_rl.training.settings import DataSettings
-from sweet_rl.types import digest
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -93,11 +92,6 @@ class Vision:
             return cls.load(model, tokenizer)
         except UsageError:
             return None
-
-    @property
-    def digest(self) -> str:
-        """A fingerprint of what decides about pixels."""
-        return digest({name: str(value) for name, value in self._processor.to_dict().items()})
 
     def tokens(self, picture: Picture) -> int:
         """How many tokens it takes."""
