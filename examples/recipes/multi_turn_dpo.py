@@ -17,7 +17,8 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from sweet_rl.training.data import read_pairs
-from sweet_rl.training.encoding import Encoded, Side, turn_encoder
+from sweet_rl.training.encoders import turn_encoder
+from sweet_rl.training.encoding import Encoded, Side
 from sweet_rl.training.models import load_model, load_tokenizers, save_whole
 from sweet_rl.training.settings import DataSettings, ModelSettings
 from sweet_rl.training.steps import StepSampler, history_groups, rate_factor

@@ -35,7 +35,8 @@ from sweet_rl.preferences.step_pairs import draw_pairs, pair_row
 from sweet_rl.preferences.trajectory_pairs import with_solution
 from sweet_rl.records import replace_rows, trajectory_to_row
 from sweet_rl.training.data import read_pairs
-from sweet_rl.training.encoding import Branch, Encoded, Side, turn_encoder
+from sweet_rl.training.encoders import turn_encoder
+from sweet_rl.training.encoding import Branch, Encoded, Side
 from sweet_rl.training.models import load_model, save_whole
 from sweet_rl.training.settings import DataSettings, ModelSettings
 from sweet_rl.training.steps import StepSampler, history_groups, rate_factor

@@ -61,7 +61,7 @@ def show_tokens(flags: ShownFlags, /) -> None:
     sweet-rl show_tokens pairs.jsonl --pretrain Qwen/Qwen3-8B --rows 1
     """
     from sweet_rl.training.data import read_any
-    from sweet_rl.training.encoding import check_tokenizers, scored_texts, turn_encoder
+    from sweet_rl.training.encoders import check_tokenizers, scored_texts, turn_encoder
 
     count = flags.rows or (None if flags.json else 2)
     data = replace(flags, max_samples=count or flags.max_samples)

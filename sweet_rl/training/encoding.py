@@ -21,7 +21,6 @@ from sweet_rl.chat.formats import Entry, read_back
 from sweet_rl.chat.turns import between_marks
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.training.data import DataRow, Said
-from sweet_rl.training.settings import DataSettings
 from sweet_rl.training.vision import Pictures, Vision
 from sweet_rl.types import AgentTurn, FinishReason
 
@@ -466,37 +465,3 @@ class TurnEncoder:
     def _ids(self, texts: list[str]) -> list[list[int]]:
         ids: list[list[int]] = self._tokenizer(texts, add_special_tokens=False)["input_ids"]
         return ids
-
-
-def turn_encoder(tokenizer: Any, data: DataSettings, vision: Vision | None = None) -> TurnEncoder:
-    """The encoder of a run's settings."""
-    return TurnEncoder(
-        tokenizer,
-        max_len=data.max_len,
-        vision=vision,
-        response_template=data.response_template,
-        learn_thoughts=data.learn_thoughts,
-        plain_prompts=data.input_template is not None,
-    )
-
-
-def scored_texts(branches: Sequence[Branch], tokenizer: Any) -> list[str]:
-    """What is learned, turn by turn, special tokens written out."""
-    return [
-        str(tokenizer.decode(list(branch.ids[start:end]), clean_up_tokenization_spaces=False))
-        for branch in branches
-        for start, end in branch.scored
-    ]
-
-
-def check_tokenizers(rows: Sequence[DataRow], tokenizer: Any, *, allowed: bool) -> None:
-    """Refuse rows that were sampled with another tokenizer, unless their texts may be tokenised anew."""
-    digest = tokenizer_digest(tokenizer)
-    foreign = [row.place for row in rows if row.tokenizer not in {None, digest}]
-    if foreign and not allowed:
-        raise UsageError(
-            f"{len(foreign):,} of {len(rows):,} rows were sampled with another tokenizer than that of "
-            f"{tokenizer.name_or_path!r} ({some_of(foreign)}): their turns are marked and ended in another way. "
-            "Train the model that they were sampled with, sample and rank again with this one, or pass "
-            "--other_tokenizer to tokenise the texts again."
-        )

@@ -30,15 +30,8 @@ from sweet_rl.training import checkpoints, forward, models, sharding
 from sweet_rl.training.attention import attention_span
 from sweet_rl.training.batches import Collator, Reader, ValueCollator, to_device
 from sweet_rl.training.data import read_pairs, read_texts
-from sweet_rl.training.encoding import (
-    Encoded,
-    EncodingReport,
-    TurnEncoder,
-    check_tokenizers,
-    scored_texts,
-    some_of,
-    turn_encoder,
-)
+from sweet_rl.training.encoders import PublishedEncoder, check_tokenizers, scored_texts, turn_encoder
+from sweet_rl.training.encoding import Encoded, EncodingReport, TurnEncoder, some_of
 from sweet_rl.training.forward import (
     CriticObjective,
     ImitationObjective,
@@ -48,7 +41,6 @@ from sweet_rl.training.forward import (
 )
 from sweet_rl.training.losses import PairLogps, pair_losses
 from sweet_rl.training.processes import from_main, rank, world_size
-from sweet_rl.training.published import PublishedEncoder
 from sweet_rl.training.settings import DataSettings, DPOSettings, SFTSettings, TrainSettings
 from sweet_rl.training.steps import packs_of, steps_of
 from sweet_rl.training.trainer import Rows, Run, Say, StepTrainer

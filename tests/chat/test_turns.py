@@ -327,7 +327,8 @@ def test_every_template_of_trl_on_three_turns_and_on_a_completion(shared):
     from jinja2 import TemplateError
 
     from sweet_rl.training.data import Gallery, _text
-    from sweet_rl.training.encoding import TurnEncoder, scored_texts
+    from sweet_rl.training.encoders import scored_texts
+    from sweet_rl.training.encoding import TurnEncoder
     from sweet_rl.training.settings import DataSettings
 
     ends = json.loads((shared / "cases/templates/trl_ends.json").read_text())

@@ -8,7 +8,8 @@ from sweet_rl.chat import PlainChat, TokenizerChat, as_json, tokenizer_digest
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.training.batches import Collator, Reader
 from sweet_rl.training.data import DataRow, Said, read_pair, read_texts
-from sweet_rl.training.encoding import TurnEncoder, scored_texts
+from sweet_rl.training.encoders import scored_texts
+from sweet_rl.training.encoding import TurnEncoder
 from sweet_rl.training.settings import DataSettings
 from sweet_rl.types import Message
 from tests.chat.test_turns import THINKING

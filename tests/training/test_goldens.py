@@ -35,7 +35,7 @@ def encoded(settings, golden, policy):
     """The pairs of a golden's settings as token ids and masks."""
     from sweet_rl.chat import load_tokenizer
     from sweet_rl.training.data import read_pairs
-    from sweet_rl.training.published import PublishedEncoder
+    from sweet_rl.training.encoders import PublishedEncoder
     from sweet_rl.training.settings import DataSettings
 
     rows = read_pairs(

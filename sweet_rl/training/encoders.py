@@ -1,4 +1,4 @@
-"""Pairs as token ids by the published rules, for --compat published.
+"""The encoders of runs: ours by the settings, and the published rules; tokenizers that rows were sampled with.
 
 Published behaviour: docs/published/sweet_rl.md#in-training, #preference-training.
 """
@@ -8,11 +8,46 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sweet_rl.chat import Span, TokenizerChat
+from sweet_rl.chat import Span, TokenizerChat, tokenizer_digest
 from sweet_rl.errors import UsageError
 from sweet_rl.training.data import DataRow
-from sweet_rl.training.encoding import Branch, Encoded, EncodingReport, Side
+from sweet_rl.training.encoding import Branch, Encoded, EncodingReport, Side, TurnEncoder, some_of
+from sweet_rl.training.settings import DataSettings
 from sweet_rl.training.vision import Pictures, Vision
+
+
+def turn_encoder(tokenizer: Any, data: DataSettings, vision: Vision | None = None) -> TurnEncoder:
+    """The encoder of a run's settings."""
+    return TurnEncoder(
+        tokenizer,
+        max_len=data.max_len,
+        vision=vision,
+        response_template=data.response_template,
+        learn_thoughts=data.learn_thoughts,
+        plain_prompts=data.input_template is not None,
+    )
+
+
+def scored_texts(branches: Sequence[Branch], tokenizer: Any) -> list[str]:
+    """What is learned, turn by turn, special tokens written out."""
+    return [
+        str(tokenizer.decode(list(branch.ids[start:end]), clean_up_tokenization_spaces=False))
+        for branch in branches
+        for start, end in branch.scored
+    ]
+
+
+def check_tokenizers(rows: Sequence[DataRow], tokenizer: Any, *, allowed: bool) -> None:
+    """Refuse rows that were sampled with another tokenizer, unless their texts may be tokenised anew."""
+    digest = tokenizer_digest(tokenizer)
+    foreign = [row.place for row in rows if row.tokenizer not in {None, digest}]
+    if foreign and not allowed:
+        raise UsageError(
+            f"{len(foreign):,} of {len(rows):,} rows were sampled with another tokenizer than that of "
+            f"{tokenizer.name_or_path!r} ({some_of(foreign)}): their turns are marked and ended in another way. "
+            "Train the model that they were sampled with, sample and rank again with this one, or pass "
+            "--other_tokenizer to tokenise the texts again."
+        )
 
 
 class PublishedEncoder:
