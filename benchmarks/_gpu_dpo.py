@@ -37,16 +37,13 @@ class Data:
     pairs_of_turn: int = 4
     turns: int = 4
     steps: int = 5
-    shortest: float = 1.0
-    """Share of `history` that a turn's may have at least."""
+    shortest: float = 1.0  # Share of `history` that a turn's may have at least
 
     @property
     def pairs_of_step(self) -> int:
-        """Over all its turns."""
         return self.turns * self.pairs_of_turn
 
     def pairs(self, vocabulary: int) -> list[Encoded]:
-        """Random tokens, no special ones; every side ends with the end token 1."""
         rng = random.Random(0)
 
         def words(count: int) -> tuple[int, ...]:
@@ -79,7 +76,6 @@ def ours(
     tree: bool = True,
     compiled: bool = False,
 ) -> Clock:
-    """What `train_dpo` runs, without its files."""
     import torch
 
     from sweet_rl.training.forward import PairForward, PreferenceObjective
@@ -143,7 +139,6 @@ def _settings(shape: Shape, data: Data, device: str, folder: str, *, tree: bool,
 
 
 def trl(shape: Shape, data: Data, device: str, *, at_once: bool) -> Clock:
-    """TRL's trainer, its reference asked beforehand; all pairs of a step at once, or one by one."""
     from _step_pairs import tokenizer_of_words
     from datasets import Dataset
     from trl import DPOConfig, DPOTrainer
@@ -226,7 +221,6 @@ def published(shape: Shape, data: Data, device: str) -> Clock:
     pairs = data.pairs(shape.vocabulary)
 
     def logps(pair: Encoded) -> Any:
-        """[chosen, rejected]; both sides are equally long, so nothing is padded."""
         ids = torch.tensor([branch.ids for branch in pair.branches], device=device)
         with _autocast(device):
             logits = model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
@@ -297,7 +291,6 @@ def steps(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def kernels(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """Compile what the later parts run: they find it in torch's cache on disk."""
     (row,) = steps(arguments)
     compiled_s = row["first_s"] - row["s"]
     return [{"s": compiled_s, "remark": "by which the first step is longer: kernels are compiled, and kept"}]

@@ -26,21 +26,15 @@ from sweet_rl.training.settings import ModelSettings
 
 @dataclass(frozen=True)
 class Way:
-    """How a model computes."""
-
     attention: str = "sdpa"
     dtype: str = "float32"
-    bits: int = 0
-    """Of quantised weights."""
-    autocast: bool = False
-    """Weights in float32, computing in bfloat16."""
-    compiled: bool = False
-    """Layers that torch has compiled."""
-    pretrained: str = ""
-    """A model whose weights are taken instead of random ones."""
+    bits: int = 0  # Of quantised weights
+    autocast: bool = False  # Weights in float32, computing in bfloat16
+    compiled: bool = False  # Layers that torch has compiled
+    pretrained: str = ""  # A model whose weights are taken instead of random ones
 
 
-WAYS = {
+WAYS = {  # What is compared with the CPU's float32. flash_attention_2 reads no trees.
     "sdpa, float32": Way(),
     "flex_attention, float32": Way("flex_attention"),
     "sdpa, bfloat16": Way(dtype="bfloat16"),
@@ -54,7 +48,6 @@ WAYS = {
     "sdpa, 8 bits": Way(dtype="bfloat16", bits=8),
     "sdpa, 4 bits": Way(dtype="bfloat16", bits=4),
 }
-"""What is compared with the CPU's float32. flash_attention_2 reads no trees."""
 
 
 def parity(arguments: argparse.Namespace) -> list[dict[str, Any]]:
@@ -88,7 +81,6 @@ def parity(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def _on_cpu(shape: Shape, way: Way) -> Any:
-    """The model that a way begins with."""
     if not way.pretrained:
         return made(replace(shape, dtype="float32"), "cpu")
     return pretrained(way.pretrained, dtype="float32")[0]
@@ -119,7 +111,6 @@ def _loaded(shape: Shape, way: Way, device: str) -> Any:
 def _measured(
     model: Any, pairs: Any, device: str, way: Way, *, alone: bool = False, trains: bool = True
 ) -> tuple[Any, dict[str, Any]]:
-    """Log-probabilities of all responses [2 B], and gradients of their difference; in float32, on the CPU."""
     import torch
 
     forward = PairForward(model.train())

@@ -50,7 +50,6 @@ TINY: dict[str, Any] = {
 
 
 def parts_of(size: str, *, vllm: str | None) -> dict[str, Part]:
-    """All parts of a size by their names; without an interpreter for vLLM, none of its."""
     of = {"full": FULL, "tiny": TINY}[size]
     parts = [
         *(Part(f"parity: {way}", "_gpu_parity:parity", {**of["parity"], "way": way}, 180) for way in WAYS),
@@ -90,8 +89,6 @@ def _steps(of: dict[str, Any]) -> list[Part]:
 
 
 def _of_others(of: dict[str, Any], vllm: str | None) -> list[Part]:
-    """What other benchmarks measure."""
-
     def with_model(name: str, server: str | None) -> Part:
         work = {"ranking": "rank", "sampling": "sample"}[name]
         options = {**of["model"], **of[name], "vllm": server}

@@ -30,7 +30,6 @@ PEAK_TFLOPS = {
 
 
 def peak_tflops(card: str) -> float | None:
-    """What a card can do in bfloat16; None for an unknown one, and for a part of one."""
     if "MIG" in card:
         return None
     return next((peak for pattern, peak in PEAK_TFLOPS.items() if re.search(pattern, card)), None)
@@ -53,7 +52,6 @@ class Shape:
 
     @property
     def config(self) -> Any:
-        """For transformers."""
         from transformers import LlamaConfig
 
         return LlamaConfig(
@@ -102,7 +100,6 @@ def made(shape: Shape, device: str, *, attention: str = "sdpa", dtype: str | Non
 
 
 def free_memory(device: str) -> None:
-    """Give back what no object holds any more."""
     import gc
 
     gc.collect()
@@ -117,10 +114,8 @@ class Work:
     """What a step must compute at least: every distinct token once."""
 
     distinct_tokens: int
-    pairs_of_tokens: int
-    """Of a token and one that it sees, itself included."""
-    asked: int
-    """Places at the output head."""
+    pairs_of_tokens: int  # Of a token and one that it sees, itself included
+    asked: int  # Places at the output head
 
     def flops(self, shape: Shape) -> float:
         """Multiplications and additions, forward and backward; what is computed again is not counted.
@@ -137,7 +132,6 @@ class Work:
 
 
 def work_of(reading: Any) -> Work:
-    """The least work for a `sweet_rl.training.batches.Question` whose sequences share all that they can."""
     read_RT = reading["ends_RT"] > 0
     return Work(
         distinct_tokens=int(read_RT.sum()),

@@ -20,14 +20,12 @@ from _measure import in_turn, medians
 
 @contextmanager
 def _model(arguments: argparse.Namespace, setting: sampling.Setting) -> Iterator[Path]:
-    """A folder with a `model` of words: what agents, critics and vLLM load."""
     with tempfile.TemporaryDirectory() as folder:
         sampling.save_model(Path(folder) / "model", arguments, setting.reply)
         yield Path(folder)
 
 
 def rank(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """Candidates under a critic: trees, one at a time, or vLLM where there is one."""
     rng = random.Random(0)
 
     def words(count: int) -> list[int]:
@@ -65,7 +63,6 @@ def rank(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def sample(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """Dialogues of many turns: in process, batch after batch and continuously; or by vLLM."""
     setting = sampling.Setting(arguments.dialogues, arguments.turns)
     rows = []
     with _model(arguments, setting) as folder:
@@ -77,14 +74,12 @@ def sample(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def archer(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """A critic step and a policy step of one side."""
     found = archer_update.measure(arguments)
     remark = f"a critic step of {arguments.rows} rows; a policy step: {found['actor_s']:.3f} s"
     return [found | {"s": found["critic_s"], "remark": remark}]
 
 
 def reflect(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """A whole iteration: published arithmetic, ours for equal work, ours by default."""
     with tempfile.TemporaryDirectory() as folder:
         found = reflect_update.compare(arguments, Path(folder))
     return [

@@ -18,22 +18,18 @@ from sweet_rl.runs import facts
 
 
 def circumstances() -> dict[str, str]:
-    """Machine, commit and command: enough to judge a figure by, and to measure it once more."""
     return {"machine": machine_line(), "commit": facts.commit(), "command": command()}
 
 
 def heading() -> str:
-    """The same as lines to print."""
     return "\n".join(circumstances().values())
 
 
 def command() -> str:
-    """What was typed, from the folder of the project."""
     return shlex.join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])
 
 
 def machine_line() -> str:
-    """Cores, memory, processor, Python: enough to judge a figure by."""
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     processor = platform.processor() or platform.machine()
     if (cpuinfo := Path("/proc/cpuinfo")).exists():
@@ -75,12 +71,10 @@ def in_turn(
 
 
 def medians(seconds: Mapping[str, list[float]]) -> dict[str, float]:
-    """Of each side."""
     return {side: statistics.median(each) for side, each in seconds.items()}
 
 
 def on_gpu(device: str) -> bool:
-    """Whether a device is a GPU."""
     return device.startswith("cuda")
 
 
@@ -98,7 +92,6 @@ class Clock:
         self._idle = 0.0
 
     def begin(self) -> None:
-        """Training begins: the model is there, no step was made."""
         if self._gpu:
             import torch
 
@@ -112,7 +105,6 @@ class Clock:
         self._times = [time.perf_counter()]
 
     def step(self) -> None:
-        """An optimizer step has ended."""
         if self._gpu:
             import torch
 
@@ -134,7 +126,6 @@ class Clock:
 
 
 def callback(clock: Clock) -> Any:
-    """Tells the clock of a Trainer's steps."""
     from transformers import TrainerCallback
 
     class Tells(TrainerCallback):  # type: ignore[misc]

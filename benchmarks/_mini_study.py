@@ -28,20 +28,17 @@ COMMITTED: Final = Path(__file__).with_name("results") / "mini.json"
 
 FORMAT: Final = "sweet_rl.mini_study/1"
 
-Numbers: TypeAlias = Mapping[str, Mapping[str, float]]
-"""The measures of every method of one seed."""
+Numbers: TypeAlias = Mapping[str, Mapping[str, float]]  # The measures of every method of one seed
 
 
-WARM_START: Final = "warm start"
-"""What a seed began with, in what made it."""
+WARM_START: Final = "warm start"  # What a seed began with, in what made it
 
 SUCCESS: Final = MEASURES[0].name
 
-COLUMNS: Final = (
+COLUMNS: Final = (  # Measures in the tables of the full study
     *(SUCCESS, "useful_share", "usual_share", "repeated question", "early answer", "auc_questions"),
     *("auc_useful_early", "auc_answering", "right_pairs"),
 )
-"""Measures in the tables of the full study."""
 
 DOSES: Final = ("sweet", "sweet_blind", "sweet_wrong", "dpo", "rft", "warm_start", "insider")
 """Methods whose success is shown against the number of trades."""
@@ -55,8 +52,7 @@ class Seed:
     made: tuple[Mapping[str, str], ...]
 
 
-Seeds: TypeAlias = Mapping[int, Mapping[int, Seed]]
-"""By number of trades, then by seed."""
+Seeds: TypeAlias = Mapping[int, Mapping[int, Seed]]  # By number of trades, then by seed
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +89,6 @@ class FullStudy:
         return replace(self, seeds={**self.seeds, trades: {**of_trades, number: grown}})
 
     def results(self) -> Results:
-        """What the page of every demo shows beside its own numbers; who made them is the provenance."""
         made: dict[str, set[str]] = defaultdict(set)
         for run in (run for seeds in self.seeds.values() for seed in seeds.values() for run in seed.made):
             for name, value in run.items():
@@ -106,7 +101,6 @@ class FullStudy:
 
 
 def numbers_of(results: Results, study: Study) -> dict[str, dict[str, float]]:
-    """The measures of one seed, without intervals and curves."""
     measured = {
         method.name: {name: found.mean for name, found in method.runs[0].measures.items()}
         for method in results.comparisons[0].methods
@@ -116,7 +110,6 @@ def numbers_of(results: Results, study: Study) -> dict[str, dict[str, float]]:
 
 
 def read_full_study(path: Path) -> FullStudy | None:
-    """The study of a file; None where there is none."""
     if not path.exists():
         return None
     found: Json = json.loads(path.read_text(encoding="utf-8"))
@@ -153,7 +146,6 @@ def write_packaged(path: Path, study: FullStudy) -> None:
 
 
 def write_full_study(path: Path, study: FullStudy) -> None:
-    """Write it, sorted."""
     trades = {
         str(k): {str(number): asdict(seeds[number]) for number in sorted(seeds)}
         for k, seeds in sorted(study.seeds.items())
@@ -168,7 +160,6 @@ def _trades(count: int) -> str:
 
 
 def _against_trades(seeds: Seeds) -> Comparison:
-    """A curve for every seed of a method that was measured at all numbers of trades."""
     numbers = {k: {number: seed.numbers for number, seed in seeds[k].items()} for k in sorted(seeds)}
     common = sorted(set.intersection(*(set(of_trades) for of_trades in numbers.values())))
 

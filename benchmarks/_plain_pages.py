@@ -46,7 +46,6 @@ def _grades(
 
 
 def scaled(image: Image.Image) -> Pixels:
-    """A picture in 256 pixels of width, in [0, 1]."""
     height = min(max(1, image.height * WIDTH // image.width), HIGHEST)
     shown = min(image.height, height * image.width / WIDTH)
     box = (0, 0, image.width, shown)
@@ -55,7 +54,6 @@ def scaled(image: Image.Image) -> Pixels:
 
 
 def structure(first: Pixels, second: Pixels) -> float:
-    """Structural similarity weighed by contrast, over three scales."""
     greys = [pixels @ GREY for pixels in _same_height(first, second)]
     values = []
     for _ in range(3):
@@ -65,7 +63,6 @@ def structure(first: Pixels, second: Pixels) -> float:
 
 
 def colour(first: Pixels, second: Pixels) -> float:
-    """Overlap of ink by place and by colour."""
     one, other = _same_height(first, second)
     return (_overlap(1 - _blocks(one), 1 - _blocks(other)) + _overlap(_palette(one), _palette(other))) / 2
 

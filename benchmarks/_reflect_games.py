@@ -11,11 +11,9 @@ from typing import Any
 
 from sweet_rl.types import Task
 
-NEW_TOKENS = 100
-"""As published: tokens of a reflection."""
+NEW_TOKENS = 100  # As published: tokens of a reflection
 
-Walk = list[tuple[str, str]]
-"""States of a game, and what the teacher thinks of each."""
+Walk = list[tuple[str, str]]  # States of a game, and what the teacher thinks of each
 
 
 def prepare(flags: Any, folder: Path) -> tuple[Any, Sequence[str], list[Recorded]]:
@@ -83,7 +81,6 @@ def walk(game: Any, task: Any, seed: int, steps: int) -> Walk:
 
 
 def tune(folder: Path, texts: Sequence[str], updates: int, device: str = "cpu") -> None:
-    """Teach the model in a folder what reflections look like and where they end."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 

@@ -24,10 +24,7 @@ def learn_shuffled(config: str, *overrides: str) -> None:
 
 
 class ShuffledLearner(ArcherLearner):
-    """Its critic learns from outcomes that say nothing of the episodes; all else is ArCHer's."""
-
     def update(self, draw: Draw, *, update_actor: bool) -> dict[str, float]:
-        """The same, from a memory whose outcomes are shuffled whenever it is read."""
         rng = Random(derive_seed(self.settings.seed, "shuffled", self._updates))
         return super().update(lambda count: dealt_anew(draw(count), rng), update_actor=update_actor)
 
@@ -46,6 +43,5 @@ def dealt_anew(rows: Sequence[Transition], rng: Random) -> list[Transition]:
 def shuffled_learner(
     settings: ArcherSettings, *, chat_format: ChatFormat, say: Say | None = None
 ) -> ShuffledLearner:
-    """The learner of ArCHer's settings, likewise."""
     made: Any = make_learner(settings, chat_format=chat_format)
     return ShuffledLearner(settings, made.policy, made.critic, chat_format, say)

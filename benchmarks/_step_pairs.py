@@ -111,7 +111,6 @@ def lengthened(turns: list[Turn], tokenizer: Any, history: int) -> Iterator[Turn
 
 
 def pairs_of(turn: Turn, count: int, rng: random.Random) -> list[dict[str, str]]:
-    """Different pairs of a turn's candidates; fewer where it has not so many."""
     both = list(itertools.permutations(turn["candidates"], 2))
     return [
         {"prompt": turn["prompt"], "chosen": chosen, "rejected": rejected}
@@ -120,7 +119,6 @@ def pairs_of(turn: Turn, count: int, rng: random.Random) -> list[dict[str, str]]
 
 
 def word_tokenizer(texts: list[str]) -> Any:
-    """A byte-level BPE over words, learnt from the texts."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 

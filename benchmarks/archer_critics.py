@@ -48,7 +48,7 @@ from sweet_rl.studies.runner import Chain, call, finish
 OWN, FRESH, ENCODER, SHUFFLED = "own", "fresh", "encoder", "own-shuffled"
 WORDS, TRADES = "words", "trades"
 
-ON_TRADES: Final[Overrides] = {
+ON_TRADES: Final[Overrides] = {  # Of every run on trades, beside `archer_code`
     "template": "chat",
     "agent_prompt_path": "llm_agent_mini_prompt",
     "tasks": "mini:trades=1:train",
@@ -73,14 +73,12 @@ ON_TRADES: Final[Overrides] = {
     "tau": 0.3,
     "dtype": "float32",
 }
-"""Of every run on trades, beside `archer_code`."""
 
-CRITICS: Final[Mapping[str, Overrides]] = {
+CRITICS: Final[Mapping[str, Overrides]] = {  # What each run has beside the configuration; rates by `--grid`
     OWN: ARCHER,
     FRESH: ARCHER,
     ENCODER: {**ARCHER, "whole_games": "false"},
 }
-"""What each run has beside the configuration; rates by `--grid`."""
 
 CRITICS_ON_TRADES: Final[Mapping[str, Overrides]] = {
     **CRITICS,
@@ -100,34 +98,27 @@ TITLES: Final = {
     SHUFFLED: "reads an episode once, rewards of other episodes",
 }
 
-CLAIMS: Final = ((OWN, ENCODER), (FRESH, ENCODER), (OWN, SHUFFLED))
-"""Whose return is to be higher than whose."""
+CLAIMS: Final = ((OWN, ENCODER), (FRESH, ENCODER), (OWN, SHUFFLED))  # Whose return is to be higher than whose
 
 
 class Critics(OnlineStudy):
-    """Runs that differ in their critics; a method's name begins with its critic's."""
-
     title = "Twenty Questions about sixteen words"
     critics = CRITICS
     measures: tuple[Measure, ...] = MEASURES
     curves: tuple[Axes, ...] = CURVES
 
     def policy(self, seed: int) -> Path:
-        """The folder of the model that a run begins with."""
         return self.run(START, seed) / "policy"
 
     def critic(self, method: str, seed: int) -> Path:
-        """The folder of the model that a run's critic begins as."""
         kind = method.partition("-")[0]
         return self.policy(seed) if kind == OWN else self.folder / f"{kind}-critic-{seed}"
 
     def overrides(self, method: str, seed: int) -> tuple[str, ...]:
-        """Those of the study, with the critic of a method."""
         own = super().overrides(method, seed)
         return (*own, f"critic_lm={self.critic(method, seed)}") if method in self.methods else own
 
     def go(self, jobs: int) -> None:
-        """Run what is missing."""
         begins, runs = rounds(self)
         starts = {self.teacher(seed).name for seed in self.numbers} | {
             self.run(START, seed).name for seed in self.numbers
@@ -172,13 +163,10 @@ class Critics(OnlineStudy):
                 model.save_pretrained(folder)
 
     def result(self, method: str, seed: int) -> Run:
-        """What came of a run."""
         return run_of(self.run(method, seed), seed)
 
 
 class OnTrades(Critics):
-    """The same for the embedded agent, on trades of the mini benchmark."""
-
     title = "Trades of the mini benchmark"
     critics = CRITICS_ON_TRADES
     measures = (Measure("success", f"success, last {LAST} iterations"), *MEASURES)
@@ -188,11 +176,9 @@ class OnTrades(Critics):
     )
 
     def policy(self, seed: int) -> Path:
-        """The embedded agent."""
         return Path(model_path(EMBEDDED))
 
     def go(self, jobs: int) -> None:
-        """Run what is missing."""
         self.make_critics()
         runs = [self._learn(method, seed) for seed in self.numbers for method in self.methods]
         run_steps(in_rounds([runs]), self.folder, jobs=jobs, fresh=False, small=True)
@@ -234,7 +220,6 @@ GAMES: Final = {WORDS: Critics, TRADES: OnTrades}
 
 
 def main() -> None:
-    """Run what is missing, then write the page."""
     arguments = _arguments()
     game = GAMES[arguments.game]
     methods = {name: game.critics[name] for name in arguments.critics}

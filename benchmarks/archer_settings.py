@@ -30,18 +30,16 @@ from sweet_rl.studies.runner import Chain
 
 FIRST_SEED = 100
 
-GRIDS: dict[str, dict[str, list[Any]]] = {
+GRIDS: dict[str, dict[str, list[Any]]] = {  # Every combination of these; all else stays as it is
     "ppo": {"lm_lr": [3e-4, 5e-4, 1e-3]},
     "online_filteredbc": {"lm_lr": [1e-4, 3e-4, 1e-3]},
     "archer": {"lm_lr": [1e-4, 3e-4, 1e-3]},
     "reinforce": {"lm_lr": [3e-4, 5e-4, 1e-3]},
     "chai": {"critic_lr": [3e-4, 1e-3, 3e-3]},
 }
-"""Every combination of these; all else stays as it is."""
 
 
 def main() -> None:
-    """Run the grids, print and save what came of them."""
     arguments = _arguments()
     tried = {method: tries(method) for method in arguments.methods.split(",")}
     named = {f"{method}-{place}": one for method, own in tried.items() for place, one in enumerate(own)}
@@ -70,7 +68,6 @@ def main() -> None:
 
 
 def tries(method: str) -> list[dict[str, Any]]:
-    """Every combination of a method's grid, beside its other settings."""
     grid = GRIDS[method]
     return [
         dict(METHODS[method]) | dict(zip(grid, values, strict=True))
@@ -92,7 +89,6 @@ def _rounds(study: OnlineStudy) -> list[list[Chain]]:
 
 
 def only(chains: Sequence[Chain], names: Collection[str]) -> list[Chain]:
-    """The steps with these names; chains that have none are left out."""
     return [kept for chain in chains if (kept := tuple(step for step in chain if step.name in names))]
 
 

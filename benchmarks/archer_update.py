@@ -34,8 +34,7 @@ from typing import Any
 
 from _measure import circumstances, heading
 
-CRITIC_STEPS, ACTOR_STEPS, ROWS = 50, 3, 256
-"""Of a published iteration."""
+CRITIC_STEPS, ACTOR_STEPS, ROWS = 50, 3, 256  # Of a published iteration
 
 B, NEW_TOKENS, TURNS, EPISODES = 8, 32, 20, 128
 WORDS = [
@@ -60,7 +59,6 @@ WORDS = [
 
 
 def main() -> None:
-    """Run both sides in turn, print the table."""
     arguments = _arguments()
     if arguments.side:
         print(json.dumps(measure(arguments)))
@@ -91,7 +89,6 @@ def _ratios(found: dict[str, dict[str, float]], side: str) -> dict[str, float]:
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, float]:
-    """Seconds of a step of each kind on one side, and the process's peak memory."""
     import torch
 
     torch.manual_seed(0)
@@ -124,7 +121,6 @@ def measure(arguments: argparse.Namespace) -> dict[str, float]:
 
 
 def _timed(work: Any, steps: int) -> tuple[float, float]:
-    """Seconds of a step by the clock, and of the processor."""
     import torch
 
     began, cpu_began = time.perf_counter(), time.process_time()
@@ -135,8 +131,6 @@ def _timed(work: Any, steps: int) -> tuple[float, float]:
 
 
 class Ours:
-    """The library's learner, step by step."""
-
     def __init__(self, policy: Any, critic: Any, tokenizer: Any, arguments: argparse.Namespace) -> None:
         from sweet_rl.chat import PlainChat
         from sweet_rl.online.archer import ArcherLearner
@@ -158,7 +152,6 @@ class Ours:
         self.learner = ArcherLearner(settings, self.policy, critic, PlainChat())
 
     def drawn(self, rows: Sequence[Any], count: int, rng: random.Random) -> list[Any]:
-        """Of a step: turns from anywhere."""
         return [rng.choice(rows) for _ in range(count)]
 
     def sampling_rows(self, rows: Sequence[Any], rng: random.Random) -> list[Any]:
@@ -167,7 +160,6 @@ class Ours:
         return [rng.choice(some) for _ in range(round(len(some) * self.draws))]
 
     def sample(self, rows: Sequence[Any]) -> None:
-        """The policy says everything before the first critic step."""
         self.policy.sample([row.observation for row in rows], range(len(rows)))
 
     def critic_step(self, rows: Sequence[Any]) -> None:
@@ -179,15 +171,11 @@ class Ours:
         critic_step(learner.critic, learner.target, learner.critic_optimizer, rows, said, learner.steps)
 
     def actor_step(self, rows: Sequence[Any]) -> None:
-        """One step, sampling included."""
         self.learner._train_actor(lambda _: rows)  # `update` would train the critic, too
 
 
 class Causal(Ours):
-    """The same with whole games in a step."""
-
     def drawn(self, rows: Sequence[Any], count: int, rng: random.Random) -> list[Any]:
-        """Of a step: games from anywhere, the last one cut."""
         games = [TURNS * rng.randrange(EPISODES) for _ in range(-(-count // TURNS))]
         return [row for game in games for row in rows[game : game + TURNS]][:count]
 
@@ -210,14 +198,12 @@ class Plain:
     drawn = Ours.drawn
 
     def sampling_rows(self, _rows: Sequence[Any], _rng: random.Random) -> list[Any]:
-        """None: every micro-batch samples for itself."""
         return []
 
     def sample(self, rows: Sequence[Any]) -> None:
-        """Nothing."""
+        pass
 
     def critic_step(self, rows: Sequence[Any]) -> None:
-        """One step, sampling included."""
         import torch
 
         self._step(rows, self.critic_optimizer, self._critic_loss)
@@ -226,7 +212,6 @@ class Plain:
                 theirs.copy_(0.9 * theirs + 0.1 * mine)
 
     def actor_step(self, rows: Sequence[Any]) -> None:
-        """One step, sampling included."""
         self._step(rows, self.lm_optimizer, self._actor_loss)
 
     def _step(self, rows: Sequence[Any], optimizer: Any, loss_of: Any) -> None:
@@ -297,7 +282,6 @@ SIDES = {"ours": Ours, "causal": Causal, "plain": Plain}
 
 
 def transcripts(rng: random.Random, episodes: int = EPISODES, turns: int = TURNS) -> list[Any]:
-    """The transitions of games of 20 questions that nobody won."""
     from sweet_rl.online.replay import Transition
 
     found = []
@@ -363,7 +347,6 @@ def make_models(arguments: argparse.Namespace, *, causal: bool = False) -> tuple
 
 
 def make_tokenizer() -> Any:
-    """Byte-level BPE in which every word of the game is a token."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 

@@ -26,7 +26,7 @@ from sweet_rl.worlds import world_of
 
 CONFIGS = {"guess_my_city": "archer_city", "lantern": "archer_debug", "webshop": "archer_webshop"}
 
-SETTINGS = {
+SETTINGS = {  # Of every run
     "iterations": 20,
     "rollout_size": 32,
     "eval_freq": 1000,
@@ -47,10 +47,8 @@ SETTINGS = {
     "use_wandb": "false",
     "quiet": "true",
 }
-"""Of every run."""
 
-LAST = 5
-"""Iterations whose games say what was reached."""
+LAST = 5  # Iterations whose games say what was reached
 
 MEASURES = (Measure("last", f"return, last {LAST} iterations", "number"), Measure("first", "first", "number"))
 CURVES = (Axes("return", "mean return of an iteration's games", "turns played to learn from", main=True),)
@@ -61,7 +59,6 @@ COLOURS = ("#1155cc", "#b45f06", "#777777")
 
 
 def main() -> None:
-    """Run what is missing, then write the page."""
     arguments = _arguments()
     folder, seeds, worlds = Path(arguments.folder), range(arguments.seeds), arguments.worlds.split(",")
     if arguments.tiny:

@@ -23,7 +23,6 @@ TASKS = 100
 
 
 def command(*words: object) -> None:
-    """Run a stage of ours; its words are shown when it fails."""
     done = subprocess.run(
         [sys.executable, "-m", "sweet_rl", *map(str, words)], capture_output=True, text=True, check=False
     )
@@ -32,7 +31,6 @@ def command(*words: object) -> None:
 
 
 def written(folder: Path, agent: str, rows: int) -> Path:
-    """A graded run of so many rows."""
     here = ("--output_dir", folder / agent, "--quiet")
     command("eval", "--model", agent, "--tasks", "mini:test", "--num_tasks", TASKS, *here)
     played = [json.loads(line) for line in (folder / agent / "episodes.jsonl").open()]
@@ -45,7 +43,6 @@ def written(folder: Path, agent: str, rows: int) -> Path:
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000)
     options = parser.parse_args()

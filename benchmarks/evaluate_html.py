@@ -55,7 +55,6 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def default_tasks() -> str:
-    """The real tasks where they are at hand, else the embedded ones, said aloud."""
     shared = Path(os.environ.get("SWEET_RL_SHARED", ROOT.parent / "shared"))
     path = shared / "data/colbench/frontend_tasks_500.jsonl"
     if path.exists():
@@ -65,7 +64,6 @@ def default_tasks() -> str:
 
 
 def perturbed(page: str) -> str:
-    """A page like it: headings smaller, paddings larger, greens red, every third text another."""
     page = page.replace("text-3xl", "text-xl").replace("p-4", "p-6").replace("bg-green-", "bg-red-")
     texts = list(re.finditer(r"<p[^>]*>([^<]{20,})</p>", page))
     for text in reversed(texts[::3]):
@@ -76,7 +74,6 @@ def perturbed(page: str) -> str:
 async def draw_answers(
     tasks: list[dict[str, Any]], settings: RenderSettings, folder: Path
 ) -> list[dict[str, Any]]:
-    """A finished run: rows whose pictures are files."""
     async with open_renderer(settings) as renderer:
 
         async def one(index: int, task: dict[str, Any]) -> dict[str, Any] | None:
@@ -115,14 +112,11 @@ def tree_cpu_s() -> float:
 
 
 class Took(NamedTuple):
-    """What one side took, and its mean grades."""
-
     wall_s: float
     cpu_s: float
     means: dict[str, float]
 
     def over(self, other: Took) -> tuple[float, float]:
-        """The ratios of both kinds of seconds."""
         return self.wall_s / other.wall_s, self.cpu_s / other.cpu_s
 
 
@@ -131,7 +125,6 @@ Grading = Callable[[Path, RenderService], Awaitable[dict[str, float]]]
 
 
 async def ours(path: Path, renderer: RenderService) -> dict[str, float]:
-    """`evaluate_html`: rows graded anew and saved."""
     flags = PageGradingFlags(
         saved_path=str(path),
         regrade=True,
@@ -146,7 +139,6 @@ async def ours(path: Path, renderer: RenderService) -> dict[str, float]:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of a run."""
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
@@ -165,8 +157,6 @@ async def plainly(path: Path, renderer: RenderService) -> dict[str, float]:
 
 
 def timed(side: Grading, path: Path, settings: RenderSettings) -> Took:
-    """One evaluation, from opening the renderer to the last grade."""
-
     async def main() -> Took:
         used, started = tree_cpu_s(), time.perf_counter()
         async with open_renderer(settings) as renderer:
@@ -179,11 +169,6 @@ def timed(side: Grading, path: Path, settings: RenderSettings) -> Took:
 def in_turn(
     path: Path, rounds: int, settings: Callable[[str, int], RenderSettings]
 ) -> list[tuple[Took, Took]]:
-    """Both sides, round after round, the one and the other first.
-
-    Raises:
-        SystemExit: they do not grade alike.
-    """
     found = []
     for number in range(rounds):
         sides: list[Grading] = [plainly, ours] if number % 2 == 0 else [ours, plainly]
@@ -199,7 +184,6 @@ def in_turn(
 
 
 async def split(rows: list[dict[str, Any]], settings: RenderSettings, folder: Path) -> dict[str, float]:
-    """Seconds of computing of our steps over all rows; rendering is not among them."""
     spent: dict[str, float] = {}
     assert settings.cache is not None
     looks = Looks(settings.cache)
@@ -230,13 +214,11 @@ async def split(rows: list[dict[str, Any]], settings: RenderSettings, folder: Pa
 
 
 def sizes(folder: Path) -> dict[str, int]:
-    """Bytes of a render cache, by kind of file."""
     kinds = {"pictures": "*.png", "boxes": "*.json", "looks": "*.zz"}
     return {kind: sum(path.stat().st_size for path in folder.rglob(name)) for kind, name in kinds.items()}
 
 
 def main() -> None:
-    """Measure both sides, print the table, write the numbers."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -31,8 +31,6 @@ PER_FOLDER = 20
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table, in milliseconds."""
-
     what: str
     median_ms: float
     slowest_ms: float
@@ -40,7 +38,6 @@ class Row:
 
 
 def make_repository(folder: Path, files: int, size: int) -> str:
-    """A repository of `files` files in folders of `PER_FOLDER`; the path of its last file."""
     last = ""
     for number in range(files):
         group = number // PER_FOLDER
@@ -51,7 +48,6 @@ def make_repository(folder: Path, files: int, size: int) -> str:
 
 
 def measured(what: str, work: Callable[[int], None], times: int) -> Row:
-    """Milliseconds of `work`, each time alone."""
     spent = []
     for number in range(times):
         started = time.perf_counter()
@@ -61,7 +57,6 @@ def measured(what: str, work: Callable[[int], None], times: int) -> Row:
 
 
 def copied(source: Path, work: Path, leaveout_prob: float) -> Callable[[int], None]:
-    """A fresh copy for each episode, deleted at its end."""
     rng = Random(0)
 
     def ignore(_folder: str, names: list[str]) -> set[str]:
@@ -76,7 +71,6 @@ def copied(source: Path, work: Path, leaveout_prob: float) -> Callable[[int], No
 
 
 def rows(flags: argparse.Namespace) -> list[Row]:
-    """Measure."""
     with tempfile.TemporaryDirectory(dir=flags.where) as folder:
         repositories = Path(folder) / "repos"
         target = make_repository(repositories / "big", flags.files, flags.bytes)
@@ -103,12 +97,10 @@ def rows(flags: argparse.Namespace) -> list[Row]:
 
 
 def look(repositories: Path) -> None:
-    """One scan."""
     Library(repositories).get("big")
 
 
 def parse() -> argparse.Namespace:
-    """The flags."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--files", type=int, default=2000)
     parser.add_argument("--bytes", type=int, default=2000, help="of each file")

@@ -33,14 +33,12 @@ from _gpu_shapes import peak_tflops
 from sweet_rl.records import replace_file
 from sweet_rl.runs import facts
 
-LOG_LINES = 20
-"""Of a process that ended without a word."""
+LOG_LINES = 20  # Of a process that ended without a word
 SAME = ("size", "options", "peak_tflops", "card", "packages", "commit")
 """What parts in one folder must agree in with a run that goes on."""
 
 
 def main() -> None:
-    """Run what is not there yet, and print the table."""
     arguments = _arguments()
     parts = parts_of(arguments.size, vllm=arguments.vllm)
     if arguments.run is not None:
@@ -55,7 +53,6 @@ def main() -> None:
 
 
 def run(parts: dict[str, Part], arguments: argparse.Namespace) -> None:
-    """Run each part that has no file, until the minutes are used up."""
     import torch
 
     if arguments.device.startswith("cuda") and not torch.cuda.is_available():
@@ -83,7 +80,6 @@ def run(parts: dict[str, Part], arguments: argparse.Namespace) -> None:
 
 
 def _agrees(file: Path, now: dict[str, Any]) -> None:
-    """Stop where a part was measured in other circumstances."""
     kept = _read(file)
     for what in SAME if kept is not None else ():
         if kept[what] != now[what]:
@@ -94,10 +90,6 @@ def _agrees(file: Path, now: dict[str, Any]) -> None:
 
 
 def _in_a_process(part: Part, left: float, arguments: argparse.Namespace) -> None:
-    """Run a part; what it did not live to write is written here.
-
-    Stopped because no seconds are `left` for the run, it counts as not run: the same command runs it again.
-    """
     name, seconds = part.name, min(left, part.seconds)
     file = _file(arguments.folder, name)
     log = file.with_suffix(".log")
@@ -131,7 +123,6 @@ def _in_this_process(part: Part, arguments: argparse.Namespace) -> dict[str, Any
 
 
 def circumstances(part: Part, arguments: argparse.Namespace) -> dict[str, Any]:
-    """What is needed to judge what a part finds."""
     import torch
 
     card = None
@@ -150,7 +141,6 @@ def circumstances(part: Part, arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def outcome(part: Part, arguments: argparse.Namespace) -> dict[str, Any]:
-    """What a part finds, or why it finds nothing."""
     import torch
 
     found = circumstances(part, arguments)
@@ -168,7 +158,6 @@ def outcome(part: Part, arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def state(found: dict[str, Any] | None) -> str:
-    """How a part ended, in a few words."""
     if found is None:
         return "not run"
     if "rows" in found:
@@ -224,15 +213,13 @@ def _arguments() -> argparse.Namespace:
 
 # ---- the table
 
-Columns: TypeAlias = dict[str, tuple[str, str, float]]
-"""Heading, name in a row, format, factor."""
+Columns: TypeAlias = dict[str, tuple[str, str, float]]  # Heading, name in a row, format, factor
 
-APART: Columns = {
+APART: Columns = {  # The same of the first table: largest differences
     "log-probabilities of tokens differ by": ("logprob_apart", "{:.1e}", 1),
     "gradients by, of their length": ("gradient_apart", "{:.1e}", 1),
 }
-"""The same of the first table: largest differences."""
-COLUMNS: Columns = {
+COLUMNS: Columns = {  # Of all other parts
     "s": ("s", "{:.3f}", 1),
     "over the first's": ("over_first", "{:.2f}", 1),
     "tokens/s": ("tokens_s", "{:,.0f}", 1),
@@ -240,17 +227,14 @@ COLUMNS: Columns = {
     "MFU": ("mfu", "{:.1f} %", 100),
     "peak GiB": ("peak_gib", "{:.1f}", 1),
 }
-"""Of all other parts."""
 
 
 def table(folder: Path, found: dict[str, dict[str, Any] | None]) -> str:
-    """A line for each thing that was measured, and for each part that found nothing why."""
     done = [part for part in found.values() if part is not None]
     return "\n".join([*_head(folder, done), "", *lines_of(found), ""])
 
 
 def lines_of(found: dict[str, dict[str, Any] | None]) -> list[str]:
-    """The lines of both tables, with an empty one between them."""
     parity = {name: part for name, part in found.items() if name.startswith("parity")}
     times = {name: part for name, part in found.items() if name not in parity}
     tables = [_lines(parts, columns) for parts, columns in ((parity, APART), (times, COLUMNS)) if parts]
@@ -277,8 +261,6 @@ def _lines(found: dict[str, dict[str, Any] | None], columns: Columns) -> list[st
 
 
 def _head(folder: Path, done: list[dict[str, Any]]) -> list[str]:
-    """Machines, commits and the command; several where parts were run on several."""
-
     def all_of(key: str) -> str:
         return "; ".join(dict.fromkeys(str(part[key]) for part in done if part.get(key)))
 
@@ -295,7 +277,6 @@ def _head(folder: Path, done: list[dict[str, Any]]) -> list[str]:
 
 
 def rows_of(part: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """Its rows; one with a remark alone where there are none."""
     if part is None:
         return [{"remark": "not run"}]
     if "rows" in part:

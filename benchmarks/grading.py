@@ -41,7 +41,6 @@ HEAVY = """def heavy_{number}(x):
 
 
 def published_value(code: str, expression: str) -> Any:
-    """Definition and expression with separate globals and locals; any exception is None."""
     own: dict[str, Any] = {}
     try:
         exec(code, globals(), own)  # noqa: S102 - what the published grader does, to compare with
@@ -51,12 +50,10 @@ def published_value(code: str, expression: str) -> Any:
 
 
 def ring(*_: object) -> None:
-    """What the alarm does inside the answer."""
     raise TimeoutError
 
 
 def published_correctness(task: Task, answer: str) -> float:
-    """The published grade of one answer, in this process."""
     if forbidden_word(answer) is not None:
         return 0.0
     code = published_code(answer)
@@ -73,13 +70,11 @@ def published_correctness(task: Task, answer: str) -> float:
 
 
 def published_loop(trajectories: Sequence[Trajectory]) -> list[float]:
-    """Grade one after the other; what the answers print is thrown away."""
     with contextlib.redirect_stdout(io.StringIO()):
         return [published_correctness(t.task, t.answer or "") for t in trajectories]
 
 
 def ours(trajectories: Sequence[Trajectory]) -> list[float | None]:
-    """Grade in the sandbox, its start and end included; None where a task cannot be graded."""
     with Sandbox() as sandbox:
         return [score.value for score in CodeGrader(sandbox).grade(trajectories)]
 
@@ -95,19 +90,16 @@ class Timing(NamedTuple):
 def timed(
     side: Callable[[Sequence[Trajectory]], Sequence[float | None]], trajectories: Sequence[Trajectory]
 ) -> Timing:
-    """Seconds by the clock, and of computing, ours and that of all processes that we have started."""
     used, started = cpu_seconds(), time.perf_counter()
     grades = [grade for grade in side(trajectories) if grade is not None]
     return Timing(time.perf_counter() - started, cpu_seconds() - used, sum(grades) / len(grades))
 
 
 def cpu_seconds() -> float:
-    """Computing time of this process and of the ended ones that it has started."""
     return sum(os.times()[:4])
 
 
 def with_loops(trajectories: Sequence[Trajectory], share: float) -> list[Trajectory]:
-    """The same, with a share of the answers replaced by endless loops."""
     chosen = set(random.Random(0).sample(range(len(trajectories)), round(share * len(trajectories))))
     return [
         Trajectory(t.task, (), LOOP.format(name=next(iter(t.task.test_cases.values())).split("(")[0]))
@@ -118,7 +110,6 @@ def with_loops(trajectories: Sequence[Trajectory], share: float) -> list[Traject
 
 
 def heavy(count: int) -> list[Trajectory]:
-    """Heavy tasks with their references as answers."""
     found = []
     for number in range(count):
         code = HEAVY.format(number=number)
@@ -128,7 +119,6 @@ def heavy(count: int) -> list[Trajectory]:
 
 
 def default_tasks() -> str:
-    """The real tasks where they are at hand, else the embedded ones, said aloud."""
     shared = Path(os.environ.get("SWEET_RL_SHARED", ROOT.parent / "shared"))
     path = shared / "data/colbench/backend_tasks_500.jsonl"
     if path.exists():
@@ -138,7 +128,6 @@ def default_tasks() -> str:
 
 
 def main() -> None:
-    """Measure both sides in turn, several times, and print medians of seconds and ratios."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

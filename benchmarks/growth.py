@@ -50,14 +50,12 @@ LINES = {
     "ours": ("sweet_rl", "#1155cc", "o-"),
     "limit": ("limit: each distinct token once", "#777777", "--"),
 }
-GAMES = 4
-"""In a step of the critic."""
+GAMES = 4  # In a step of the critic
 
 Row = dict[str, float]
 
 
 def main() -> None:
-    """Measure what is asked for, print and plot."""
     arguments = _arguments()
     torch.set_num_threads(arguments.threads)
     found: dict[str, list[Row]] = {}
@@ -88,17 +86,14 @@ def _print(kind: str, rows: list[Row]) -> None:
 
 
 def _processor_s(work: Mapping[str, Callable[[], object]]) -> Row:
-    """Medians of three rounds, in turn, after one that warms up; what takes long is done once."""
     return medians(in_turn(work, 3, warm=1, clock=time.process_time, enough_s=scaling.ENOUGH_S))
 
 
 def _memory(episodes: int) -> Row:
-    """A critic step that draws whole games from a memory of so many."""
     return _critic_step(turns=USUAL["turns"], episodes=episodes, alone=False)
 
 
 def _turns(turns: int) -> Row:
-    """A critic step on games of so many turns."""
     return _critic_step(turns=turns, episodes=USUAL["episodes"] // turns, alone=True)
 
 
@@ -142,7 +137,6 @@ def _numpy_draws() -> Any:
 
 
 def _plain(model: Any, tokens: int, *, passes: int) -> Callable[[], object]:
-    """Texts of so many tokens in all, one a game: forward, backward, and forward once more."""
     ids = torch.randint(0, 1000, (GAMES, tokens // GAMES))
 
     def run() -> None:
@@ -156,7 +150,6 @@ def _plain(model: Any, tokens: int, *, passes: int) -> Callable[[], object]:
 
 
 def _history(history: int) -> Row:
-    """A step of four pairs among eight candidates."""
     torch.manual_seed(0)
     found = scaling._point(scaling.make_model(), candidates=8, history=history, pairs=4)
     return {"ours": found["tree"], "alone": found["alone"], "limit": found["ideal"]}
@@ -182,7 +175,6 @@ def _dialogues(dialogues: int) -> Row:
 
 
 def plot(found: Mapping[str, list[Row]], path: Path) -> None:
-    """One panel for each kind, both axes logarithmic: parallel to the limit is as it should be."""
     import matplotlib as mpl
 
     mpl.use("Agg")

@@ -29,20 +29,16 @@ EQUAL, REFUSED = "weights equal", "refused"
 
 
 class Run(NamedTuple):
-    """One run of a trainer, in a folder of its own."""
-
     trainer: str
     folder: Path
 
     @property
     def kept(self) -> Path:
-        """Where its checkpoints are."""
         inner = {"run_archer": "", "rl_finetune": "000_rl_finetune"}
         return self.folder / inner.get(self.trainer, "checkpoints")
 
     @property
     def weights(self) -> Path:
-        """What it trained, when it has ended."""
         last = {
             "run_archer": "checkpoint-8/state.safetensors",
             "rl_finetune": "checkpoint-8/adapter_model.safetensors",
@@ -52,7 +48,6 @@ class Run(NamedTuple):
         )
 
     def command(self, *changes: str, resumes: bool = False) -> list[str]:
-        """What is typed: for a new run, or for one that resumes."""
         folder, data = self.folder, self.folder.parent / "pairs.jsonl"
         if self.trainer == "run_archer":
             return ["run_archer", "--config-name", "archer_debug", *_ARCHER, f"save_path={folder}", *changes]
@@ -93,8 +88,6 @@ _TAXI = (
 
 
 class Started(NamedTuple):
-    """A command in a process of its own, and where what it says goes."""
-
     pid: int
     said: Path
 
@@ -140,7 +133,6 @@ def start(words: Sequence[str], said: Path, *, most_bytes: int | None = None) ->
 
 
 def until(made: Path, process: Started) -> None:
-    """Wait for what a process makes."""
     while not made.exists():
         if os.waitpid(process.pid, os.WNOHANG)[0]:
             raise RuntimeError(f"It ended before {made} was there: {process.said.read_text()[-2000:]}")
@@ -151,7 +143,6 @@ def until(made: Path, process: Started) -> None:
 
 
 def newest(run: Run) -> Path:
-    """The checkpoint that is damaged."""
     return max(run.kept.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]))
 
 
@@ -244,17 +235,15 @@ CHANGES: dict[str, dict[str, list[str]]] = {
     "rl_finetune": {"rate": ["--learning_rate", "2e-3"], "rank": ["--lora_r", "4"], "seed": ["--seed", "7"]},
 }
 SIGNALS = ("TERM", "HUP", "INT", "KILL", "STOP")
-FREE = {
+FREE = {  # Settings that may change: they decide about nothing that is trained
     "train_dpo": ["--save_steps", "3", "--max_ckpt_num", "2", "--logging_steps", "1"],
     "train_sft": ["--save_steps", "3", "--max_ckpt_num", "2"],
     "run_archer": ["save_freq=3", "keep_checkpoints=2"],
     "rl_finetune": ["--save_steps", "3", "--logging_steps", "3"],
 }
-"""Settings that may change: they decide about nothing that is trained."""
 
 
 def ways_of(trainer: str) -> list[str]:
-    """All rows of a trainer."""
     damage = [
         name
         for name in DAMAGE
@@ -278,7 +267,6 @@ class Table:
         (other / "model.safetensors").write_bytes(flipped)
 
     def row(self, trainer: str, way: str) -> tuple[str, str, str, str]:
-        """What was done, what was said, what became of it, and what was to become of it."""
         whole = self._whole(trainer)
         place = self._folder / f"{trainer} {way}"
         place.mkdir()
@@ -374,7 +362,6 @@ def _state(folder: Path) -> dict[str, bytes]:
 
 
 def pairs(word: str) -> str:
-    """Preference pairs of one turn, as JSON Lines in the packaged agent's chat template."""
     from sweet_rl.chat import load_tokenizer
 
     tokenizer, rows = load_tokenizer("embedded"), []
@@ -387,7 +374,6 @@ def pairs(word: str) -> str:
 
 
 def load_everything() -> None:
-    """Before the first fork, so that no process loads it again."""
     import torch
 
     torch.set_num_threads(1)
@@ -398,7 +384,6 @@ def load_everything() -> None:
 
 
 def main() -> None:
-    """Print the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

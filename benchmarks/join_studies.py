@@ -25,7 +25,6 @@ CLAIMS = {"archer": claims_of_archer, "reflect": claims_of_reflect}
 
 
 def main() -> None:
-    """Write the joined file."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -75,7 +74,6 @@ def joined(
 
 
 def _with_runs(part: Comparison, more: Comparison, path: Path) -> Comparison:
-    """The comparison with another one's seeds, and with the methods that it lacks."""
     known = {method.name: method for method in part.methods}
     for method in more.methods:
         before = known.get(method.name, dataclasses.replace(method, runs=()))

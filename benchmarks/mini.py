@@ -53,7 +53,7 @@ from sweet_rl.studies.sweet.results import (
 from sweet_rl.studies.sweet.settings import ALL_WAYS, LINES, MAIN_WAYS, Study
 from sweet_rl.types import Json
 
-HABITS = {
+HABITS = {  # What the third kind of table shows of every method
     "usual_share": "usual extras",
     "early answer": "early answers",
     "repeated question": "repetitions",
@@ -62,11 +62,9 @@ HABITS = {
     "auc_useless_early": "useless above early",
     "right_pairs": "right pairs",
 }
-"""What the third kind of table shows of every method."""
 
 
 def main() -> None:
-    """Run every seed that is not done, then print the table."""
     arguments = _arguments()
     output = Path(arguments.output)
     if arguments.markdown:
@@ -110,12 +108,10 @@ def _studies(arguments: argparse.Namespace) -> Iterator[Study]:
 
 
 def _settings(study: Study) -> dict[str, Json]:
-    """The same for all seeds."""
     return {"measured on": f"mini:trades=K:{study.test_split}", **settings_of(study)}
 
 
 def _made(study: Study) -> tuple[dict[str, str]]:
-    """Where a number comes from."""
     digest = digest_of(Path(model_path(study.agent)))["sha256"]
     made = {
         WARM_START: f"{Path(study.agent).name} ({digest[:12]})",
@@ -127,7 +123,6 @@ def _made(study: Study) -> tuple[dict[str, str]]:
 
 
 def markdown(full: FullStudy) -> str:
-    """The tables of docs/mini.md: means over the seeds, with their 95 % intervals."""
     heads = [f"K = {trades}" for trades in full.seeds]
     success = [
         (title, [_shown(each, 100) for each in _over(full, name, SUCCESS)]) for name, title in _titled()
@@ -150,7 +145,6 @@ def markdown(full: FullStudy) -> str:
 
 
 def _at_test_time(full: FullStudy, trades: int) -> str:
-    """Success against the number of turns that a critic chooses from; "" where none did."""
     success = {
         seed: {name: found[SUCCESS] for name, found in one.numbers.items()}
         for seed, one in full.seeds[trades].items()
@@ -174,7 +168,6 @@ def _titled() -> Iterator[tuple[str, str]]:
 
 
 def _over(full: FullStudy, name: str, measure: str) -> list[list[float]]:
-    """The values of all seeds, for each number of trades."""
     of_seeds = (seeds.values() for seeds in full.seeds.values())
     return [
         [seed.numbers[name][measure] for seed in seeds if measure in seed.numbers.get(name, {})]
@@ -183,7 +176,6 @@ def _over(full: FullStudy, name: str, measure: str) -> list[list[float]]:
 
 
 def _minus(full: FullStudy, trades: int, name: str) -> list[float]:
-    """What SWEET-RL has more, seed by seed."""
     numbers = (seed.numbers for seed in full.seeds[trades].values())
     return [each["sweet"][SUCCESS] - each[name][SUCCESS] for each in numbers if name in each]
 
@@ -201,18 +193,12 @@ def _shown(values: list[float], factor: int, *, bare: bool = False) -> str:
 
 
 def _table(corner: str, heads: list[str], rows: list[tuple[str, list[str]]]) -> str:
-    """Rows that have something in a cell."""
     lines = [[corner, *heads], *([title, *cells] for title, cells in rows if any(cells))]
     head, *body = (f"| {' | '.join(line)} |" for line in lines)
     return "\n".join([head, f"|{'---|' * (len(heads) + 1)}", *body])
 
 
 def known(output: Path, settings: dict[str, Json]) -> FullStudy:
-    """What is done already.
-
-    Raises:
-        UsageError: with other settings.
-    """
     found = read_full_study(output)
     if found is None:
         return FullStudy(settings, {})
@@ -228,7 +214,6 @@ def known(output: Path, settings: dict[str, Json]) -> FullStudy:
 
 
 def _run(study: Study) -> None:
-    """One demo."""
     flags = {
         "output_dir": study.folder,
         "agent": study.agent,

@@ -42,7 +42,6 @@ Grid: TypeAlias = list[dict[str, Any]]
 
 
 def _product(**values: list[Any]) -> Grid:
-    """All combinations."""
     return [dict(zip(values, each, strict=True)) for each in itertools.product(*values.values())]
 
 
@@ -94,12 +93,10 @@ GRIDS: dict[str, Grid] = {
 """Eight settings for each method, and nine more for the blind critic: those of the sighted one starve it."""
 
 
-Row: TypeAlias = dict[str, Any]
-"""Settings, and what came of them in each world."""
+Row: TypeAlias = dict[str, Any]  # Settings, and what came of them in each world
 
 
 def main() -> None:
-    """Train and measure world by world, then print and save the tables."""
     arguments = _arguments()
     methods = arguments.methods.split(",")
     found: dict[str, list[Row]] = {
@@ -126,7 +123,6 @@ def main() -> None:
 
 
 def _measure(arguments: argparse.Namespace, world: str, rows: Mapping[str, list[Row]]) -> None:
-    """Add what came of these settings in a world: updates and success."""
     folder = Path(arguments.folder) / world.replace("=", "")
     with start_server() as server:
         study = Study(

@@ -38,8 +38,6 @@ EMPTY = frozenset(EMPTY_WORDS.split())
 
 @dataclass
 class Agreement:
-    """Counts over question and answer pairs of one half of the dialogues."""
-
     pairs: int = 0
     yes_no: int = 0
     yes_no_unsure: int = 0
@@ -55,7 +53,6 @@ class Agreement:
 
 
 def main() -> None:
-    """Compare, print the table, and a sample of what differs."""
     arguments = _arguments()
     if not arguments.data.exists():
         print(f"Skipped: the published dialogues are not at {arguments.data}; name them with --data.")
@@ -77,7 +74,6 @@ def main() -> None:
 
 
 def compare(dialogues: list[dict[str, object]]) -> Agreement:
-    """Ask the oracle every published question."""
     oracle, found = CityOracle(), Agreement()
     for word, question, published in pairs(dialogues):
         try:
@@ -128,7 +124,6 @@ def _facts(text: str) -> set[str]:
 
 
 def table(results: dict[str, Agreement]) -> str:
-    """The counts side by side."""
     lines = [f"{'':46}" + "".join(f"{name:>16}" for name in results)]
     for title, value in (
         ("question and answer pairs", lambda one: f"{one.pairs:,}"),

@@ -34,7 +34,6 @@ Scores = list[list[list[float]]]
 
 
 def main() -> None:
-    """Score the same turns by each side in turn, several times, and print the table."""
     arguments = _arguments()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(arguments.folder or name)
@@ -75,7 +74,6 @@ def compare(sides: dict[str, Callable[[], Scores]], expected: Scores) -> None:
 
 
 def make_data(folder: Path, arguments: argparse.Namespace) -> tuple[list[Ids], list[list[Ids]]]:
-    """Contexts and their candidates, all different, as token ids; and the critic."""
     turns = mini_turns(folder, arguments.dialogues)
     tokenizer = word_tokenizer([turn["prompt"] + "".join(turn["candidates"]) for turn in turns])
     everything = list(dict.fromkeys(text for turn in turns for text in turn["candidates"]))
@@ -104,7 +102,6 @@ def ours(
     device: str = "cpu",
     dtype: str = "float32",
 ) -> Callable[[], Scores]:
-    """Trees."""
     scorer = CandidateScorer(folder / "model", device=device, dtype=dtype)
     return lambda: scorer.score(contexts, candidates)
 
@@ -117,7 +114,6 @@ def one_by_one(
     device: str = "cpu",
     dtype: str = "float32",
 ) -> Callable[[], Scores]:
-    """A plain forward pass for each."""
     model = loaded_on(str(folder / "model"), device=device, dtype=dtype)
 
     @torch.inference_mode()
@@ -135,7 +131,6 @@ def one_by_one(
 
 
 def largest_difference(found: Scores, expected: Scores) -> float:
-    """Between log-probabilities of the same tokens."""
     return max(
         abs(one - other)
         for rows in zip(found, expected, strict=True)
@@ -145,8 +140,6 @@ def largest_difference(found: Scores, expected: Scores) -> float:
 
 
 class Server:
-    """A real vLLM server of the critic, in its own environment."""
-
     def __init__(self, python: str, model: Path, *, dtype: str = "float32") -> None:
         from sweet_rl.openai_client import OpenAIClient, RetryPolicy
         from sweet_rl.policies.vllm import VLLMServer
@@ -162,11 +155,9 @@ class Server:
         self._loop.run_until_complete(self._scorer.start())
 
     def scores(self, contexts: list[Ids], candidates: list[list[Ids]]) -> Callable[[], Scores]:
-        """What the server says of them."""
         return lambda: self._loop.run_until_complete(self._scorer.score(contexts, candidates))
 
     def close(self) -> None:
-        """Stop it."""
         self._loop.run_until_complete(self._scorer.close())
         self._loop.run_until_complete(self._server.__aexit__(None, None, None))
 

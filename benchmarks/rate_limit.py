@@ -30,14 +30,12 @@ SIGMA = 0.3
 
 
 def stats_of(base_url: str) -> dict[str, Any]:
-    """The server's counters."""
     with urllib.request.urlopen(base_url.removesuffix("/v1") + "/stats") as response:
         stats: dict[str, Any] = json.load(response)
     return stats
 
 
 def command(stage: str, **flags: object) -> None:
-    """Run a stage of ours; its words are shown when it fails."""
     words = [sys.executable, "-m", "sweet_rl", stage]
     for name, value in flags.items():
         words += [f"--{name}", str(value)]
@@ -47,7 +45,6 @@ def command(stage: str, **flags: object) -> None:
 
 
 def measure(tasks: int, places: int, batch_size: int, folder: Path) -> Mapping[str, float]:
-    """Play, and grade: the score, the seconds, and what the server saw."""
     output = folder / f"{batch_size}.jsonl"
     with start_server(max_in_flight=places, latency_median_ms=LATENCY_MS, latency_sigma=SIGMA) as server:
         began = time.perf_counter()
@@ -77,7 +74,6 @@ def measure(tasks: int, places: int, batch_size: int, folder: Path) -> Mapping[s
 
 
 def main() -> None:
-    """Measure each batch size and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", type=int, default=500)
     parser.add_argument("--places", type=int, default=8)

@@ -50,7 +50,6 @@ def plain(output: str, source: str | None = None) -> None:
 
 
 def milliseconds(work: Callable[[], object], runs: int) -> float:
-    """Median over some calls."""
     times = []
     for _ in range(runs):
         started = time.perf_counter()
@@ -60,7 +59,6 @@ def milliseconds(work: Callable[[], object], runs: int) -> float:
 
 
 def cost(runs: int, mib: int) -> None:
-    """Print a table: medians over so many runs, digests of files of so many MiB."""
     print(heading())
     with tempfile.TemporaryDirectory() as folder:
         output, large, weights = (f"{folder}/{name}" for name in ("a.jsonl", "large.jsonl", "w.safetensors"))
@@ -80,11 +78,6 @@ def cost(runs: int, mib: int) -> None:
 
 
 def page(folders: list[str]) -> None:
-    """Run the tests that run every stage, and write down what their records say.
-
-    Args:
-        folders: of demos that were run before: tests only begin them.
-    """
     with tempfile.TemporaryDirectory() as folder:
         command = [
             sys.executable,
@@ -125,7 +118,6 @@ def page(folders: list[str]) -> None:
 
 
 def main() -> None:
-    """The cost, or the page."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -140,7 +132,6 @@ def main() -> None:
 
 
 def excerpt(content: Mapping[str, Any]) -> dict[str, Any]:
-    """What is particular to a stage, with short digests."""
     kept = (
         "id",
         "status",
@@ -158,7 +149,6 @@ def excerpt(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shortened(value: Any) -> Any:
-    """Digests cut, and dates of files left out."""
     if isinstance(value, list):
         return [shortened(one) for one in value]
     if isinstance(value, dict):
@@ -171,7 +161,6 @@ def shortened(value: Any) -> Any:
 
 
 def block(content: Mapping[str, Any]) -> str:
-    """JSON to read: what fits on a line stands on one."""
     lines = []
     for key, value in content.items():
         text = json.dumps(value)

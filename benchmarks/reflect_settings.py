@@ -38,14 +38,12 @@ ONLINE = {"rl": "rl", "sft_rl": "sft_rl", "reflect_rl": "reflect_rl"}
 
 
 def grid(amount: Amount, field: str) -> list[Tuning | Online]:
-    """Four learning rates, for as many updates or episodes each."""
     found = getattr(amount, field)
     rates = (5e-4, 1e-3, 3e-3, 2e-4) if isinstance(found, Tuning) else (2e-4, 5e-4, 1e-3, 5e-5)
     return [found._replace(rate=rate) for rate in rates]
 
 
 def main() -> None:
-    """Run the grids, print and save what came of them."""
     arguments = _arguments()
     found: dict[str, Any] = {}
     names = ("records", "repositories", "sft_updates", "iterations", "test_games")
@@ -81,7 +79,6 @@ def _tries(study: ReflectStudy, world: str, field: str, key: str) -> list[Reflec
 
 
 def _with(study: ReflectStudy, world: str, field: str, key: str, amount: Amount, label: str) -> ReflectStudy:
-    """With one setting of a field, and the label that its files have."""
     kept = replace(study.amounts[world], **{field: getattr(amount, field)})
     return replace(
         study, amounts={**study.amounts, world: kept}, labels={**study.labels, field: label, key: label}
@@ -89,7 +86,6 @@ def _with(study: ReflectStudy, world: str, field: str, key: str, amount: Amount,
 
 
 def _run(arguments: argparse.Namespace, tries: Sequence[ReflectStudy]) -> None:
-    """Every step once, though tries share data and models."""
     known: set[str] = set()
     merged: list[list[Chain]] = []
     for chains in zip(*map(rounds, tries), strict=True):

@@ -63,7 +63,6 @@ def main() -> None:
 
 
 def compare(flags: Any, folder: Path) -> dict[str, dict[str, tuple[float, float]]]:
-    """Prepare both sides, let them work, print the table; seconds of each side's parts."""
     import torch
     from transformers.utils import logging
 
@@ -120,15 +119,12 @@ def compare(flags: Any, folder: Path) -> dict[str, dict[str, tuple[float, float]
 
 
 class Clock:
-    """Seconds of the parts of an iteration: the processor's, and by the clock."""
-
     def __init__(self, device: str = "cpu") -> None:
         self._gpu = on_gpu(device)
         self._seconds: dict[str, list[tuple[float, float]]] = {part: [] for part in PARTS}
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """What is done within belongs to this part."""
         self._wait()
         processor, wall = time.process_time(), time.perf_counter()
         yield
@@ -151,33 +147,26 @@ class Clock:
 
 
 def sums(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Of the first ones, and of the second ones."""
     return sum(one for one, _ in pairs), sum(other for _, other in pairs)
 
 
 @dataclass
 class Iteration:
-    """What our side did: the other one repeats it."""
-
     played: list[Any]
     losses: tuple[float, ...]
     reflections: list[str]
 
 
 class Watched:
-    """Our two models, looked at while they play."""
-
     def __init__(self, agent: Any, reflector: Any, clock: Clock) -> None:
         self._agent, self._reflector, self._clock = agent, reflector, clock
         self.written: list[str] = []
 
     def choose(self, prompts: Sequence[str], seeds: Sequence[int]) -> Any:
-        """What the policy chooses."""
         with self._clock.part("actions"):
             return self._agent.choose(prompts, seeds)
 
     def write(self, prompts: Sequence[str], seeds: Sequence[int]) -> list[str]:
-        """What the reflection model writes."""
         with self._clock.part("reflections"):
             texts: list[str] = self._reflector.write(prompts, seeds)
         self.written += texts
@@ -187,7 +176,6 @@ class Watched:
 def our_iteration(
     agent: Any, reflector: Any, settings: Any, games: Sequence[Recorded], clock: Clock
 ) -> Iteration:
-    """As the library does it; the adapter is put back afterwards."""
     import torch
 
     from sweet_rl.online.reflect.play import play
@@ -236,7 +224,6 @@ class Plain:
         self._head = self.policy.get_output_embeddings().weight[labels].detach().clone()
 
     def iteration(self, like: Iteration, clock: Clock) -> tuple[float, ...]:
-        """Play and learn what our side played and learnt; losses of the two updates."""
         for states in zip(*(episode.steps for episode in like.played), strict=True):
             with clock.part("reflections"):
                 self._reflect([step.prompt.rpartition(ANALYSE_MARKER)[0] + ANALYSE_MARKER for step in states])
@@ -245,7 +232,6 @@ class Plain:
         return self.update(like.played, clock)
 
     def update(self, played: Sequence[Any], clock: Clock | None = None) -> tuple[float, ...]:
-        """The update, and that on the first episode; the adapter is put back afterwards."""
         import torch
 
         clock = clock or Clock()
@@ -283,7 +269,6 @@ class Plain:
         )
 
     def _logits(self, inputs: dict[str, Any]) -> Any:
-        """The small head at every place [B, T, labels]."""
         body = self.policy.get_base_model().transformer
         positions = (inputs["attention_mask"].cumsum(1) - 1).clamp(min=0)
         return body(**inputs, position_ids=positions).last_hidden_state @ self._head.T
@@ -295,7 +280,6 @@ class Plain:
             torch.multinomial(self._logits(self._padded(prompts))[:, -1].softmax(-1), 1)
 
     def _pass(self, optimizer: Any, played: Sequence[Any]) -> float:
-        """Micro-batches of one step; the mean loss."""
         import torch
 
         from sweet_rl.online.reflect.trainer import q_values
@@ -316,7 +300,6 @@ class Plain:
 
 
 def agree(what: str, theirs: Sequence[float], ours: Iteration) -> None:
-    """Losses of both updates must be the same, or nothing here means anything."""
     for name, one, other in zip(("update", "replay"), theirs, ours.losses, strict=True):
         if abs(one - other) > max(1e-4 * abs(one), 1e-5):  # logits are no more exact than that
             sys.exit(f"With {what} the losses of the {name} differ: published {one:.7f}, ours {other:.7f}.")

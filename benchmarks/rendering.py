@@ -37,7 +37,6 @@ from sweet_rl.browsers.browser import descendants
 
 
 def main() -> None:
-    """Measure both sides and print the table."""
     arguments = _arguments()
     pages = load_pages(arguments)
     first, first_s, _ = ours(pages, arguments.browsers)
@@ -79,7 +78,6 @@ def main() -> None:
 
 
 def load_pages(arguments: argparse.Namespace) -> list[str]:
-    """The reference pages of a task file; of the embedded generator where there is none."""
     path = arguments.tasks
     shared = os.environ.get("SWEET_RL_SHARED")
     if path is None and shared:
@@ -125,7 +123,6 @@ def published(pages: list[str]) -> tuple[int, float]:
 
 
 def drivers_memory(pages: list[str], count: int) -> float:
-    """PSS in MB of some open drivers, each with its page."""
     with contextlib.ExitStack() as stack:
         for page in pages[:count]:
             _screenshot(stack.enter_context(_driver()), page)
@@ -178,7 +175,6 @@ def _peak_memory() -> Iterator[list[float]]:
 
 
 def _pss_mb() -> float:
-    """Of all our descendants, that is, of all browsers and their drivers."""
     total_kb = 0
     for pid in descendants(os.getpid())[1:]:
         with contextlib.suppress(OSError):

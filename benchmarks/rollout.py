@@ -65,7 +65,6 @@ class LockStepEpisode:
         self.done = False
 
     def step(self, response: str) -> None:
-        """Take the agent's text and fetch the human's reply."""
         parsed = parse_published(response)
         self.messages.append(Message("assistant", parsed.visible))
         self.history.append(
@@ -123,7 +122,6 @@ def lock_step(tasks: list[Task], base_url: str, concurrency: int, output: Path) 
 def measure_lock_step(
     tasks: list[Task], concurrency: int, latency: dict[str, float], folder: Path
 ) -> Measured:
-    """Play all tasks with the published loop, in this process."""
     with start_server(**latency) as server:
         before = resource.getrusage(resource.RUSAGE_SELF)
         started = time.perf_counter()
@@ -135,7 +133,6 @@ def measure_lock_step(
 
 
 def measure_ours(tasks: int, concurrency: int, latency: dict[str, float], folder: Path) -> Measured:
-    """Play the same tasks with scripts/simulate_interactions.py: its own clock, all its CPU time."""
     with start_server(**latency) as server:
         command = [sys.executable, str(ROOT / "scripts/simulate_interactions.py")]
         flags = {
@@ -189,19 +186,16 @@ def perfect_over_bound(episodes: int, concurrency: int, latency: dict[str, float
 
 
 def cpu_since(before: resource.struct_rusage, who: int) -> float:
-    """CPU seconds of this process since `before`."""
     now = resource.getrusage(who)
     return now.ru_utime + now.ru_stime - before.ru_utime - before.ru_stime
 
 
 def service_seconds(base_url: str) -> float:
-    """What the server says it spent on replies, all requests added up."""
     with urllib.request.urlopen(base_url.removesuffix("/v1") + "/stats") as response:
         return float(json.load(response)["service_s"])
 
 
 def main() -> None:
-    """Measure both sides and print the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -41,8 +41,6 @@ VLLM = "vLLM"
 
 @dataclass(frozen=True)
 class Setting:
-    """How many dialogues, and of which length; tokens are words."""
-
     dialogues: int = 64
     turns: int = 10
     rules: int = 200
@@ -74,7 +72,6 @@ def save_model(folder: Path, arguments: argparse.Namespace, reply: int) -> Path:
 
 
 def policy_of(side: str, folder: Path, setting: Setting, arguments: argparse.Namespace) -> TransformersPolicy:
-    """The agent of one side."""
     return TransformersPolicy(
         folder,
         system_prompt=" ".join(words_of(0, setting.rules)),
@@ -88,7 +85,6 @@ def policy_of(side: str, folder: Path, setting: Setting, arguments: argparse.Nam
 
 
 async def agent_of(side: str, folder: Path, setting: Setting, arguments: argparse.Namespace) -> Policy:
-    """The agent of one side, or one in a vLLM server that has been started."""
     if side != VLLM:
         return policy_of(side, folder, setting, arguments)
     from sweet_rl.policies.vllm import VLLMPolicy, VLLMServer
@@ -103,27 +99,22 @@ async def agent_of(side: str, folder: Path, setting: Setting, arguments: argpars
 
 
 def words_of(seed: int, count: int) -> list[str]:
-    """Random words."""
     draw = random.Random(seed)
     return [f"w{draw.randrange(1000)}" for _ in range(count)]
 
 
 @dataclass(frozen=True)
 class Played:
-    """Dialogues side by side: seconds by the clock and of the processor, and the tokens of all replies."""
-
     wall_s: float
     cpu_s: float
     replies: list[tuple[int, ...]]
 
     @property
     def tokens(self) -> int:
-        """Tokens that were written."""
         return sum(map(len, self.replies))
 
 
 async def play(side: str, folder: Path, setting: Setting, arguments: argparse.Namespace) -> Played:
-    """Play all dialogues at once, with an agent that is made for it."""
     policy = await agent_of(side, folder, setting, arguments)
 
     async def dialogue(number: int) -> list[tuple[int, ...]]:
@@ -145,7 +136,6 @@ async def play(side: str, folder: Path, setting: Setting, arguments: argparse.Na
 
 
 def measure(setting: Setting, arguments: argparse.Namespace) -> None:
-    """Print a line for each side: medians over the rounds, in which the sides take turns."""
     sides = [*arguments.sides, *([VLLM] if arguments.vllm else [])]
     played: dict[str, list[Played]] = {side: [] for side in sides}
     with tempfile.TemporaryDirectory() as name:
@@ -169,7 +159,6 @@ def measure(setting: Setting, arguments: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Measure, and print the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

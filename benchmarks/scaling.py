@@ -32,14 +32,11 @@ SERIES: dict[str, list[dict[str, int]]] = {
     "history": [{"candidates": 8, "history": n, "pairs": 4} for n in (256, 512, 1024, 2048, 4096, 8192)],
     "pairs": [{"candidates": 16, "history": 1200, "pairs": n} for n in (1, 2, 4, 8, 16, 32)],
 }
-RESPONSE = 24
-"""Tokens of a candidate."""
-ENOUGH_S = 10.0
-"""What has run so long is not run again."""
+RESPONSE = 24  # Tokens of a candidate
+ENOUGH_S = 10.0  # What has run so long is not run again
 
 
 def main() -> None:
-    """Measure every point of every series, print and plot."""
     arguments = _arguments()
     found: dict[str, list[dict[str, float]]]
     if arguments.input:
@@ -69,7 +66,6 @@ def main() -> None:
 
 
 def make_model() -> Any:
-    """A Llama with random weights."""
     config = LlamaConfig(
         vocab_size=32_000,
         hidden_size=256,

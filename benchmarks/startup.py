@@ -19,7 +19,6 @@ LIMIT_S = 0.5
 
 
 def median_seconds(command: list[str], runs: int) -> float:
-    """Median wall-clock time of the command over some runs, after one that is not counted."""
     times = []
     for _ in range(runs + 1):
         started = time.perf_counter()
@@ -29,7 +28,6 @@ def median_seconds(command: list[str], runs: int) -> float:
 
 
 def main() -> None:
-    """Print one line a script, with an empty Python process beside it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=7, help="of each script; one more is not counted")
     parser.add_argument("--scripts", help="file names, separated by commas; default: all")

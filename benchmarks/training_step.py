@@ -29,7 +29,6 @@ from _step_pairs import colbench_turns, lengthened, mini_turns, pairs_of, save_m
 
 
 def main() -> None:
-    """Make the data, run every contender several times in turn, print the table."""
     arguments = _arguments()
     if arguments.run:
         print(json.dumps(RUN[arguments.run](Path(arguments.folder), arguments)))
@@ -100,14 +99,12 @@ def _in_a_process(contender: str, folder: Path, arguments: argparse.Namespace) -
 
 
 def _summary(results: list[dict[str, Any]], tokens: float) -> dict[str, float]:
-    """Medians over all timed steps and over processes."""
     seconds = statistics.median(step for result in results for step in result["steps"])
     memory = statistics.median(result["peak"] - result["idle"] for result in results)
     return {"seconds": seconds, "rate": tokens / seconds, "memory": memory}
 
 
 def _watched() -> Clock:
-    """A clock that every Trainer of this process tells of its steps."""
     from transformers import trainer
 
     clock = Clock()
@@ -116,7 +113,6 @@ def _watched() -> Clock:
 
 
 def run_ours(folder: Path, arguments: argparse.Namespace, *, tree: bool = True) -> dict[str, Any]:
-    """Our stage."""
     clock = _watched()
     from sweet_rl.commands.train import train_dpo
 
@@ -138,7 +134,6 @@ def run_ours(folder: Path, arguments: argparse.Namespace, *, tree: bool = True) 
 
 
 def run_trl(folder: Path, arguments: argparse.Namespace, *, at_once: bool = True) -> dict[str, Any]:
-    """TRL's trainer, its reference asked beforehand."""
     from datasets import load_dataset
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from trl import DPOConfig, DPOTrainer
@@ -174,7 +169,6 @@ def run_trl(folder: Path, arguments: argparse.Namespace, *, at_once: bool = True
 
 
 def run_published(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
-    """The published layout, written afresh: one pair at a time, padded to each other, all logits."""
     import torch
     from torch.nn.functional import logsigmoid
     from transformers import AutoModelForCausalLM, AutoTokenizer

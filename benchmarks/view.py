@@ -57,7 +57,6 @@ def row(number: int, repeats: int) -> dict[str, object]:
 
 
 def get(address: str, path: str) -> tuple[float, bytes]:
-    """Seconds and body of one request, which waits until an index is made."""
     started = time.perf_counter()
     base, _, token = address.partition("?token=")
     while True:
@@ -70,8 +69,6 @@ def get(address: str, path: str) -> tuple[float, bytes]:
 
 
 class Server:
-    """`sweet-rl view` in a process of its own."""
-
     def __init__(self, path: Path) -> None:
         command = [sys.executable, "-m", "sweet_rl", "view", str(path), "--port", "0"]
         self.started = time.perf_counter()
@@ -80,12 +77,10 @@ class Server:
         self.address = re.search(r"http://\S+", self.process.stdout.readline()).group()  # type: ignore[union-attr]
 
     def peak_mb(self) -> float:
-        """Resident memory at its most."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(re.search(r"VmHWM:\s+(\d+)", status).group(1)) / 1024  # type: ignore[union-attr]
 
     def cpu_s(self) -> float:
-        """Of computing, which other programs on the machine do not change much."""
         ticks = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
         return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
 

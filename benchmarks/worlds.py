@@ -76,8 +76,6 @@ class World:
 
 @dataclass(frozen=True)
 class Measured:
-    """One row of the table."""
-
     world: str
     parallel: int
     steps_per_s: float
@@ -88,31 +86,26 @@ class Measured:
 
 
 class Script:
-    """An agent that costs nothing: `say` names its action."""
-
     name = "script"
 
     def __init__(self, say: Callable[[Observation], str]) -> None:
         self._say = say
 
     async def act(self, observation: Observation) -> Generation:
-        """One turn."""
         return Generation("", Completion(self._say(observation)))
 
     async def close(self) -> None:
-        """Nothing to free."""
+        pass
 
 
 class Nothing:
     """A world of twenty turns in which nothing happens."""
 
     async def reset(self, task: Task, *, seed: int) -> Observation:
-        """Begin."""
         self._seen = Observation(task.task_id, (Message("user", "Well?"),), seed)
         return self._seen
 
     async def step(self, action: str) -> StepResult:
-        """Answer at once."""
         messages = (*self._seen.messages, Message("assistant", action), Message("user", "Well?"))
         self._seen = Observation(self._seen.task_id, messages, self._seen.seed)
         if self._seen.turn < 20:
@@ -120,7 +113,7 @@ class Nothing:
         return StepResult(action, action, self._seen, 0.0, truncated=True, stop_reason=StopReason.TURN_LIMIT)
 
     async def close(self) -> None:
-        """Nothing to free."""
+        pass
 
 
 @asynccontextmanager
@@ -174,7 +167,6 @@ async def detective(flags: argparse.Namespace) -> AsyncIterator[World]:
 
 @asynccontextmanager
 async def dangerous_taxi(_flags: argparse.Namespace) -> AsyncIterator[World]:
-    """On the shortest way, so that episodes last."""
     from sweet_rl.worlds.dangerous_taxi.game import LABELS, TaxiGame, plan
     from sweet_rl.worlds.text_games import TextGameEnv
 
@@ -185,7 +177,6 @@ async def dangerous_taxi(_flags: argparse.Namespace) -> AsyncIterator[World]:
 
 @asynccontextmanager
 async def webshop(_flags: argparse.Namespace) -> AsyncIterator[World]:
-    """In this process."""
     from sweet_rl.mini.shop import EmbeddedShop
     from sweet_rl.worlds.webshop.shops import LocalShop
     from sweet_rl.worlds.webshop.world import WebShopEnv
@@ -196,7 +187,6 @@ async def webshop(_flags: argparse.Namespace) -> AsyncIterator[World]:
 
 @asynccontextmanager
 async def webshop_http(_flags: argparse.Namespace) -> AsyncIterator[World]:
-    """The same shop behind a socket, in a process of its own."""
     from sweet_rl.mini.shop import READY
     from sweet_rl.worlds.webshop.shops import HttpShop
     from sweet_rl.worlds.webshop.world import WebShopEnv
@@ -216,7 +206,6 @@ async def webshop_http(_flags: argparse.Namespace) -> AsyncIterator[World]:
 
 @asynccontextmanager
 async def auto_explore(_flags: argparse.Namespace) -> AsyncIterator[World]:
-    """Embedded repositories; the agent takes any command but handing in, until the horizon."""
     from sweet_rl.worlds.auto_explore.game import ExploreGame
     from sweet_rl.worlds.auto_explore.repositories import Library
     from sweet_rl.worlds.text_games import TextGameEnv
@@ -273,7 +262,6 @@ def _purchase() -> Callable[[Observation], str]:
 
 
 def _any_listed() -> Callable[[Observation], str]:
-    """Any of the actions that the world lists."""
     from sweet_rl.worlds.adventures import listed_actions
 
     def say(seen: Observation) -> str:
@@ -298,7 +286,6 @@ WORLDS: dict[str, Callable[[argparse.Namespace], AbstractAsyncContextManager[Wor
 
 
 async def play(world: World, parallel: int, episodes: int) -> tuple[int, int]:
-    """Play; the number of turns, and of episodes that failed."""
     failed = 0
 
     async def finished(trajectory: Trajectory) -> None:
@@ -318,7 +305,6 @@ async def play(world: World, parallel: int, episodes: int) -> tuple[int, int]:
 
 
 async def measure(name: str, flags: argparse.Namespace) -> AsyncIterator[Measured]:
-    """One world with every number of episodes at once."""
     async with WORLDS[name](flags) as world:
         for parallel in flags.parallel:
             trial = max(parallel, 16)
@@ -336,7 +322,6 @@ async def measure(name: str, flags: argparse.Namespace) -> AsyncIterator[Measure
 
 
 async def table(flags: argparse.Namespace) -> list[Measured]:
-    """Measure, and print each row as soon as it is there."""
     print(heading())
     print("\n| world | at once | steps/s | CPU ms/step | episodes | turns/episode | failed |")
     print("|---|---|---|---|---|---|---|")
@@ -358,7 +343,6 @@ async def table(flags: argparse.Namespace) -> list[Measured]:
 
 
 def parse() -> argparse.Namespace:
-    """The flags."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
         "--worlds",

@@ -339,7 +339,7 @@ WORK = {
         TASK.problem_description, HIDDEN, [Message("user", "Hi."), Message("assistant", text)]
     ),
     "the scripted human's server": lambda text: answer_served(
-        [ServedMessage("system", HIDDEN), ServedMessage("user", f"user: Hi.\nagent: {text}")]
+        [ServedMessage("user", f"{HIDDEN}\nuser:Hi.\n\n\n\nassistant:{text}\n\n\n\nagent:")]
     ),
     "a prompt of the packaged kind": lambda text: answer_served(
         [ServedMessage("user", f"<request>\nHi.\n</request>\n<hidden_information>\n{HIDDEN}\n"

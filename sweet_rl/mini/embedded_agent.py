@@ -32,8 +32,7 @@ from sweet_rl.types import derive_seed
 
 HIDDEN_SIZE, LAYERS, HEADS = 128, 2, 4
 CONTEXT = 1024
-MARGIN = 9.0
-"""Nats that a repeated sentence is to lie below the mean of the fresh ones."""
+MARGIN = 9.0  # Nats that a repeated sentence is to lie below the mean of the fresh ones
 
 BEGIN, END_OF_TEXT, END_OF_TURN = "<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"
 HEADER, END_OF_HEADER = "<|start_header_id|>", "<|end_header_id|>"
@@ -104,7 +103,6 @@ def make_agent(
 
 
 def check_gates(model: str, texts: PretrainingTexts) -> list[Figure]:
-    """Make sure that a study may begin with a model."""
     folder = model_path(model)
     reader = Reader(load_tokenizer(folder), load_prompt(texts.rules))
     figures = figures_of(AutoModelForCausalLM.from_pretrained(folder), reader, texts)
@@ -117,12 +115,10 @@ def check_gates(model: str, texts: PretrainingTexts) -> list[Figure]:
 
 
 def figures_of(model: Any, reader: Reader, texts: PretrainingTexts) -> list[Figure]:
-    """What is measured of a model that has read these texts; nothing where they measure nothing."""
     return list(texts.figures(partial(beginnings, model, reader))) if texts.figures else []
 
 
 def written_for(texts: PretrainingTexts, system_prompt: str) -> Iterator[str]:
-    """What the tokenizer is learnt from."""
     for text in texts.corpus():
         yield from (message.content for message in text.messages)
         yield from texts.sentences
@@ -158,7 +154,6 @@ class Reader:
         self._system_prompt = system_prompt
 
     def read(self, text: Text) -> tuple[list[int], list[int]]:
-        """Ids and mask of one text that ends with the agent's turn."""
         *before, last = text.messages
         written = self._written(Text(tuple(before), text.solution)) + last.content + END_OF_TURN
         ids, mask = list[int](), list[int]()
@@ -170,7 +165,6 @@ class Reader:
         return ids, mask
 
     def prompt(self, text: Text) -> list[int]:
-        """Ids of a text that ends before the agent's turn."""
         return self._chat.encode(self._written(text))
 
     def _written(self, text: Text) -> str:
@@ -179,7 +173,6 @@ class Reader:
 
 
 def padded(rows: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Rows filled up with zeros on the right, and where they are none."""
     width = max(map(len, rows))
     return (
         torch.tensor([[*row, *[0] * (width - len(row))] for row in rows]),
@@ -206,19 +199,15 @@ def beginnings(
 
 
 def first_tokens(tokenizer: Any, sentences: Sequence[str]) -> list[int]:
-    """The id with which each sentence begins."""
     return [tokenizer(text, add_special_tokens=False)["input_ids"][0] for text in sentences]
 
 
 class RepetitionHinge(NamedTuple):
-    """Against sentences that are in the dialogue already, by their first tokens: a hinge on the logits where
-    a turn begins.
-    """
+    """Against sentences said before, by their first tokens: a hinge on the logits where a turn begins."""
 
     ids: tuple[int, ...]
 
     def loss(self, logits_nv: torch.Tensor, asked_nq: torch.Tensor) -> torch.Tensor:
-        """The mean over repeated sentences."""
         logits_nq = logits_nv[:, list(self.ids)]
         fresh_n = logits_nq.masked_fill(asked_nq, 0).sum(1) / (~asked_nq).sum(1).clamp(min=1)
         counts_nq = asked_nq & (~asked_nq).any(1, keepdim=True)
@@ -229,10 +218,7 @@ class RepetitionHinge(NamedTuple):
 def _read_phase(
     model: Any, phase: Phase, read: Iterator[Any], hinge: RepetitionHinge, steps: float, *, quiet: bool
 ) -> Iterator[int]:
-    """A short warm-up and a cosine down to a third; yields whenever the phase may end.
-
-    Batches are as the texts come: sorted by length they would hold one kind only, and taught less.
-    """
+    """A warm-up and a cosine down to a third; yields when the phase may end. Batches sorted by length taught less."""
     count = max(1, round(phase.steps * steps))
     optimizers = _optimizers(model, phase)
 
@@ -274,7 +260,6 @@ def _optimizers(model: Any, phase: Phase) -> list[torch.optim.Optimizer]:
 
 
 def _loss(model: Any, batch: Sequence[tuple[list[int], list[int]]], hinge: RepetitionHinge) -> torch.Tensor:
-    """Mean negative log-probability of the agent's tokens, and the hinge."""
     ids_bt, here_bt = padded([ids for ids, _ in batch])
     mask_bt, _ = padded([mask for _, mask in batch])
     learnt_bt, begins_bt = mask_bt[:, 1:] == 1, mask_bt[:, 1:] > mask_bt[:, :-1]

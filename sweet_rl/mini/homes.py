@@ -26,9 +26,7 @@ _CATALOGUE: Final[dict[str, Any]] = tomllib.loads(
 ROOMS: Final[Mapping[str, Mapping[str, tuple[int, int]]]] = _CATALOGUE["rooms"]
 """How many receptacles of a kind a room has: fewest and most."""
 THINGS: Final[Mapping[str, list[str]]] = _CATALOGUE["things"]
-"""What lies about in a room."""
 FITS: Final[Mapping[str, list[str]]] = _CATALOGUE["fits"]
-"""Where a thing may be put."""
 OPENABLE: Final[list[str]] = _CATALOGUE["openable"]
 LAMP: Final = "DeskLamp"
 
@@ -54,11 +52,7 @@ _GOALS: Final[list[str]] = _CATALOGUE["goals"]
 
 
 def embedded_games(split: str = "", containing: str = "", homes: range | None = None) -> tuple[str, ...]:
-    """Names of the embedded games: 100 in five families; every fifth home of a goal is held out.
-
-    Args:
-        homes: the numbers of each goal's homes; by default 20 of the first goal, the published one, and five of the others.
-    """
+    """Names of the 100 embedded games; `homes` are the numbers of each goal's homes. Every fifth home is held out."""
     return tuple(
         f"{goal}-{home}"
         for goal in _GOALS
@@ -68,14 +62,11 @@ def embedded_games(split: str = "", containing: str = "", homes: range | None = 
 
 
 class Entity(NamedTuple):
-    """A receptacle or a thing: its kind, and its place in the order of its kind (from 1)."""
-
     kind: str
     number: int
 
     @property
     def id(self) -> str:
-        """Its name in the problem; the engine makes a readable one of it."""
         if self.kind == "SinkBasin":
             return f"Sink_bar_{self.number:02d}_bar_SinkBasin"
         return f"{self.kind}_bar_{self.number:02d}"
@@ -83,10 +74,7 @@ class Entity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Game:
-    """One game.
-
-    `places` are the receptacles; `lying` says where each thing is at first, a bedroom's lamp included.
-    """
+    """One game: its receptacles (`places`), and where each thing lies at first, a bedroom's lamp included."""
 
     name: str
     family: str
@@ -98,7 +86,6 @@ class Game:
 
     @property
     def sentence(self) -> str:
-        """The goal as a sentence of the game."""
         return FAMILIES[self.family].sentence.format(thing=self.thing.lower(), place=self.place.lower())
 
     def called(self, entity: Entity) -> str:
@@ -108,7 +95,6 @@ class Game:
         return f"{entity.kind.lower()} {many - entity.number + 1}"
 
     def way(self) -> tuple[str, ...]:
-        """Commands that solve it, by a player who knows where everything is."""
         ways = [self._way_with(thing, lies) for thing, lies in self.lying if thing.kind == self.thing]
         return min(ways, key=len)
 
@@ -164,7 +150,6 @@ def game(name: str) -> Game:
 
 
 def _read(name: str) -> tuple[str, str, str]:
-    """Family, thing and place of a name."""
     family, thing, *rest = (*name.split("-"), "", "", "", "")[:5]
     none, place, number = rest
     if family not in FAMILIES or none != "None" or not number.isdecimal() or name.count("-") != 4:
@@ -233,7 +218,6 @@ def _objects(game: Game) -> Iterator[str]:
 
 
 def _facts(game: Game) -> Iterator[str]:
-    """What is true at first: where things are, and what can be done to them."""
     location = {place: f"loc_{number}" for number, place in enumerate(game.places, start=1)}
     for place in game.places:
         yield f"(receptacleType {place.id} {place.kind}Type)"

@@ -26,8 +26,7 @@ from sweet_rl.worlds.options import AgentRequest, Options, Scores
 VARIANTS: Final = {"": range(100), "train": range(80), "test": range(80, 100)}
 """Which variants are whose. They are drawn one by one from their numbers, so any cut is as good."""
 
-TIDE_RISES, TIDE_KILLS = 4, 6
-"""Turns that end in the cave until one is warned, and until one drowns."""
+TIDE_RISES, TIDE_KILLS = 4, 6  # Turns that end in the cave until one is warned, and until one drowns
 
 CARRIED, NOWHERE = "you", "nowhere"
 """The place of a thing in the player's hands, and of one that is not in the game yet, or not any more."""
@@ -45,8 +44,6 @@ class Exit:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """`lore` is its description by `look`; `name` its heading."""
-
     name: str
     lore: str
     exits: Mapping[str, Exit]
@@ -54,10 +51,7 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """A command that does something once: where, with what in hand, after what, and with what result.
-
-    Flags are names of what has happened. `brings` puts a thing into the room, `uses` takes one away.
-    """
+    """A command that does something once. Flags name what has happened; `brings` a thing, `uses` one up."""
 
     command: str
     sets: str
@@ -92,8 +86,7 @@ MOVABLE = ("matches", "lamp", "rope", "wick", "crank", "chart")
 OPEN_ROOMS = ("jetty", "path", "garden", "yard", "kitchen", "workshop")
 """Rooms that can be entered from the start."""
 
-REACHED: dict[str, int] = {"gallery": 5}
-"""Points for entering a room for the first time."""
+REACHED: dict[str, int] = {"gallery": 5}  # Points for entering a room for the first time
 
 _SWAP = {"east": "west", "west": "east"}
 _MIRRORED = {
@@ -113,17 +106,13 @@ _FILLERS = frozenset(("a", "an", "the", "up", "please", "to"))
 
 
 def island(variant: int) -> tuple[dict[str, str], Mapping[str, Room]]:
-    """Where things lie, and the rooms: variant 0 is the map; others lay things out by that seed, odd ones
-    swap east and west.
-    """
+    """Variant 0 is the map; others lay things out by that seed, odd ones swap east and west."""
     draw = Random(variant)
     moved = {thing: draw.choice(OPEN_ROOMS) for thing in MOVABLE} if variant else {}
     return THINGS | moved, _MIRRORED if variant % 2 else ROOMS
 
 
 class LanternGame:
-    """One game of Lantern."""
-
     def __init__(self, variant: int = 0) -> None:
         self._places, self._rooms = island(variant)
         self._room = "jetty"
@@ -311,8 +300,6 @@ def _way(rooms: Mapping[str, Room], start: str, goal: str) -> tuple[str, ...]:
 
 
 class LanternEnv(AdventureEnv):
-    """One episode of Lantern."""
-
     max_score = 100
 
     async def _begin(self, task: Task) -> AdventureStep:
@@ -330,32 +317,25 @@ class LanternEnv(AdventureEnv):
 
 
 class Lantern(Adventure):
-    """Lantern: a small text adventure of twelve rooms, which needs no game file."""
-
     name = "lantern"
     scores = Scores(lowest=0.0, highest=100.0)  # the score does not fall
     player_rules = "Type what you want to do; what you can do stands in the list. You have {turns} commands."
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
-        """The variants of a split, one task each."""
         return lantern_tasks(where)
 
     @asynccontextmanager
     async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
-        """Open games; episodes share nothing."""
         yield lambda: LanternEnv(max_turns=self.turns(options), compat=options.compat)
 
     async def routes(self, wanted: AgentRequest) -> Mapping[str, Sequence[str]]:
-        """A way to all 100 points of every variant."""
         return {task.task_id: solve(int(task.row.get("variant", 0))) for task in wanted.tasks}
 
     def settings(self, options: Options) -> dict[str, Json]:
-        """As rows of it have always had them."""
         return super().settings(options) | {"place": None}
 
 
 def lantern_tasks(split: str = "") -> Rows:
-    """Variants of Lantern."""
     if split not in VARIANTS:
         raise UsageError(
             f"'lantern:{split}' is no split of lantern. Use 'lantern' for all of it, 'lantern:train' or 'lantern:test'."

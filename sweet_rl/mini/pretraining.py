@@ -24,9 +24,7 @@ from sweet_rl.worlds.registry import world_with
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A dialogue; `solution` stands before it as before a critic's texts; on the first `skipped` turns no
-    loss is taken.
-    """
+    """A dialogue, its `solution` before it; on the first `skipped` turns no loss is taken."""
 
     messages: tuple[Message, ...]
     solution: str | None = None
@@ -40,8 +38,6 @@ the turn begins with the first token of each sentence."""
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """Something measured of a model; a gate where it has a bound."""
-
     name: str
     value: float
     low: float = -math.inf
@@ -49,12 +45,10 @@ class Figure:
 
     @property
     def passed(self) -> bool:
-        """Whether it is within its bounds; what is not a number is not."""
         return self.low <= self.value <= self.high
 
     @property
     def bounds(self) -> str:
-        """What passes, in words; empty where it is no gate."""
         low = [f"at least {self.low:g}"] * (self.low > -math.inf)
         return " and ".join(low + [f"at most {self.high:g}"] * (self.high < math.inf))
 
@@ -102,9 +96,7 @@ class PretrainingTexts:
 
 
 def asked_games(rng: Random, *, games: int = 200, skill: float = 0.3) -> list[Text]:
-    """Games about each of ten words, in random order; most questions are any question: something is left to
-    learn.
-    """
+    """Games about each of ten words, in random order; most questions are any question."""
     tasks = load_tasks("twenty-questions:ten")
     asker = ObjectAsker(answer, [task.hidden_information for task in tasks], skill=skill)
     world = world_of("twenty_questions")
@@ -138,11 +130,10 @@ QUESTION_GAME: Final = PretrainingTexts(
 )
 
 
-PRETRAINING_TEXTS = {
+PRETRAINING_TEXTS = {  # What an agent reads before it plays a world, by the world's name
     "code": "sweet_rl.mini.backend.pretraining:TEXTS",
     "twenty_questions": "sweet_rl.mini.pretraining:QUESTION_GAME",
 }
-"""What an agent reads before it plays a world, by the world's name."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,14 +32,11 @@ _DATA: Final[dict[str, Any]] = tomllib.loads(
 TOPICS: Final[Sequence[str]] = _DATA["topics"]
 KINDS: Final[Sequence[str]] = tuple(_DATA["layouts"])
 
-MOVED: Final = "moved"
-"""How repositories are called whose files have moved: `moved-17`."""
+MOVED: Final = "moved"  # How repositories are called whose files have moved: `moved-17`
 
-INDEX: Final = "MOVED.md"
-"""The file of a folder in them that says where everything is."""
+INDEX: Final = "MOVED.md"  # The file of a folder in them that says where everything is
 
-MOST: Final = 1_000_000
-"""How many repositories of each kind there are."""
+MOST: Final = 1_000_000  # How many repositories of each kind there are
 
 
 class MadeTask(NamedTuple):
@@ -64,13 +61,11 @@ class _Draws:
         self._used = set[str]()
 
     def pick(self, pool: Sequence[str]) -> str:
-        """One of a pool that was not picked before; the pool must not be used up."""
         word = self.rng.choice([word for word in pool if word not in self._used])
         self._used.add(word)
         return word
 
     def number(self, low: int, high: int) -> str:
-        """A number from `low` to `high` that was not drawn before; there must be one left."""
         number = str(self.rng.randint(low, high))
         while number in self._used:
             number = str(self.rng.randint(low, high))
@@ -98,14 +93,11 @@ class _Draws:
 
 @dataclass(frozen=True, slots=True)
 class MadeRepository:
-    """A repository of a dozen small files at depths 0 to 2."""
-
     name: str
     files: Mapping[str, str]
     tasks: tuple[MadeTask, ...]
 
     def index(self) -> RepositoryIndex:
-        """The repository as an index in memory; nothing is written to disk."""
         return index_of(self.name, self.files)
 
     def rows(self) -> list[dict[str, Json]]:
@@ -147,7 +139,6 @@ def make_repository(name: str) -> MadeRepository:
 def _named_files(
     layout: Sequence[Mapping[str, Any]], topics: Sequence[str], colours: Mapping[str, str], draws: _Draws
 ) -> list[_File]:
-    """Files whose folders and names say what they are about."""
     made: list[_File] = []
     asked = set[tuple[str, str]]()  # what a question names must be one file
     for folder in layout:
@@ -196,9 +187,7 @@ def repository_names(count: int, seed: int = 0, *, hops: int = 1) -> list[str]:
 def write_repositories(
     folder: str | Path, *, num: int, seed: int = 0, hops: int = 1, overwrite: bool = False
 ) -> int:
-    """Write `num` repositories to `repos`, each whole or not at all, and their task records to
-    `made_tasks.json`.
-    """
+    """Write `num` repositories to `repos`, each whole or not at all, and their task records to `made_tasks.json`."""
     if num < 1:
         raise UsageError(f"The number of repositories must be at least 1, got {num}.")
     folder = Path(folder).expanduser()
@@ -215,7 +204,6 @@ def write_repositories(
 
 
 def write_into(folder: Path, made: Sequence[MadeRepository]) -> None:
-    """Write repositories as sub-folders of `folder`, one whole one after the other."""
     tracking.writes(folder)  # beside it: a file in there could be taken for a repository
     try:
         folder.mkdir(parents=True, exist_ok=True)

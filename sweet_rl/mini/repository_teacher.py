@@ -1,7 +1,6 @@
 """The embedded teacher of AutoExplore: what it asks about a file, how it searches for one, what it says of
 the search.
 
-It asks what the shown text answers, by plain patterns; what another file could answer as well is not asked.
 It searches by names that it has seen and contents that it has read, and learns whether a file answers when it
 opens it, no sooner. Its sentences claim no more than an agent can see; draws vary them, so that a model
 learns the thought, not a phrase.
@@ -9,164 +8,40 @@ learns the thought, not a phrase.
 
 from __future__ import annotations
 
-import csv
 import posixpath
 import re
 import tomllib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from importlib.resources import files
-from itertools import islice
 from random import Random
 from typing import Any, Final, NamedTuple
 
 from sweet_rl.errors import UsageError
 from sweet_rl.mini.repositories import INDEX, make_repository
 from sweet_rl.types import derive_seed
-from sweet_rl.worlds.auto_explore.repositories import Entry, is_allowed, kind_of, next_command, unwrap
+from sweet_rl.worlds.auto_explore.repositories import Entry, is_allowed, next_command, unwrap
 
 _TEXTS: Final[dict[str, Any]] = tomllib.loads(
     files("sweet_rl.mini").joinpath("repository_teacher.toml").read_text("utf-8")
 )
-_DEFINED: Final = re.compile(
-    r"^[^\S\n]*+(?:public |private |static |async )*(?:def|class|func|function|fn)\s+([A-Za-z]\w+)",
-    re.MULTILINE,
-)
-_VALUE: Final = re.compile(
-    r"""^[ \t]*+(?:(?:export|const|final)[ \t]++)*([A-Za-z_]\w*+)\s*+[:=]\s*+"""
-    r"""([\d.]+|"[^"\n]+"|'[^'\n]+')[ \t,;]*$""",
-    re.MULTILINE,
-)
-_ANY_NAME: Final = re.compile(
-    r"\b(?:def|class|func|function|fn|struct|interface)\s+([A-Za-z_]\w*)|\b([A-Za-z_]\w*)[\"']?\s*[:=](?!=)"
-)
-"""Whatever might define a name or give it a value, in any language: rather too much than too little."""
-_SENTENCE: Final = re.compile(r"[A-Z][^.!?\n#|{}<>]{15,200}+[.!?]")
-_STATEMENT: Final = re.compile(
-    r"(?P<what>.{4,100}?) (?P<verb>is|are|was|were|costs|takes|opens|closes|holds|needs|contains|has|have) "
-    r"(?P<rest>.+)"
-)
-_NUMBER: Final = re.compile(r"[\d.,:%$-]*")
-_HEADING: Final = re.compile(r"^#+\s+(\S.{2,80})$", re.MULTILINE)
 
 
-class _Fact(NamedTuple):
-    """Something to ask about: the question, its answer, and whether a text says something about the same, too."""
-
-    question: str
-    answer: str
-    also_in: Callable[[str], bool]
-
-
-def known_questions(
-    repository: str, path: str, text: str, shown: str, draws: Random, *, others: Sequence[str]
-) -> str:
-    """A reply in the layout that a model is asked for: an analysis, then up to three pairs about what is
-    `shown` of `text`.
-    """
-    kind = kind_of(path) if kind_of(path) in {"text", "data"} else "code"
-    if made := _made_questions(repository, path, text):
-        chosen = draws.sample(made, min(3, len(made)))
-    else:
-        find = {"code": _about_code, "text": _about_text, "data": _about_table}[kind]
-        facts = find(shown, draws)
-        shuffled = draws.sample(facts, len(facts))
-        only_here = (fact for fact in shuffled if not any(map(fact.also_in, others)))
-        chosen = [(fact.question, fact.answer) for fact in islice(only_here, 3)]
-    lines = ["# ANALYSIS", f"The file {path} is {kind}; it answers {len(chosen)} of the questions below."]
-    for number, (question, answer) in enumerate(chosen, start=1):
-        lines += [f"- QUERY{number}: {question}", f"- ANSWER{number}: {answer}"]
-    return "\n".join(lines)
-
-
-def _made_questions(repository: str, path: str, text: str) -> list[tuple[str, str]]:
-    """The questions that a made repository comes with, if the file is one of these and unchanged."""
+def known_questions(repository: str, path: str, text: str, draws: Random) -> str:
+    """A reply in a model's layout: up to three of the questions that a made repository has about an unchanged file."""
     try:
         made = make_repository(repository)
     except UsageError:
-        return []
-    if made.files.get(path) != text:
-        return []
-    return [(task.question, task.answer) for task in made.tasks if task.filename == path]
-
-
-def _about_code(content: str, draws: Random) -> list[_Fact]:
-    facts = []
-    for name in dict.fromkeys(_DEFINED.findall(content)):
-        words = _words(name)
-        question = _say("questions", "defined", draws, words=words)
-        facts.append(_Fact(question, f"It is done by `{name}`.", _names(name)))
-    for name, value in dict.fromkeys(_VALUE.findall(content)):
-        words = _words(name)
-        question = _say("questions", "value", draws, words=words)
-        facts.append(_Fact(question, f"{name} is {value}.", _names(name)))
-    return facts
-
-
-def _about_text(content: str, _: Random) -> list[_Fact]:
-    facts = []
-    for sentence in dict.fromkeys(_SENTENCE.findall(content)):
-        if statement := _STATEMENT.match(sentence):
-            what, verb = statement["what"], statement["verb"]
-            what = what[0].lower() + what[1:] if not what[:2].isupper() else what
-            is_there = verb in {"is", "are", "was", "were"}
-            question = f"What {verb} {what}?" if is_there else f"I need to know what {what} {verb}."
-            also_in = _says(what)
-        else:
-            words = [word for word in re.findall(r"[A-Za-z][\w-]{3,}", sentence) if word[0].islower()]
-            longest = sorted(dict.fromkeys(words), key=lambda word: (-len(word), word))[:3]
-            keywords = [word for word in dict.fromkeys(words) if word in longest]
-            keywords = keywords or [sentence.rstrip(".!?")]
-            question, also_in = f"What is written about {', '.join(keywords)}?", _says(*keywords)
-        facts.append(_Fact(question, sentence, also_in))
-    for heading in dict.fromkeys(map(str.strip, _HEADING.findall(content))):
-        answer = f"Under the heading {heading}."
-        facts.append(_Fact(f"Where do I read about {heading}?", answer, _says(heading)))
-    for name, value in dict.fromkeys(_VALUE.findall(content)):
-        facts.append(_Fact(f"Which {_words(name)} is configured?", f"{name} is {value}.", _names(name)))
-    return facts
-
-
-def _about_table(content: str, draws: Random) -> list[_Fact]:
-    delimiter = "\t" if "\t" in content else ","
-    rows = [row for row in csv.reader(content.splitlines(), delimiter=delimiter) if len(row) > 1]
-    has_header = len(rows) > 1 and not any(_NUMBER.fullmatch(cell.strip()) for cell in rows[0])
-    facts = []
-    for row in rows[has_header:]:
-        cells = [cell.strip() for cell in row]
-        named = next((at for at, cell in enumerate(cells) if not _NUMBER.fullmatch(cell)), 0)
-        at = draws.choice([other for other in range(len(cells)) if other != named])
-        what = _words(rows[0][at]) if has_header and at < len(rows[0]) else "number"
-        facts.append(_Fact(f"What is the {what} of {cells[named]}?", cells[at], _says(cells[named])))
-    return facts
-
-
-def _names(name: str) -> Callable[[str], bool]:
-    """Whether a text defines something, or gives it a value, whose name has the words of this one."""
-    words = _words(name)
-    return lambda text: words in _names_in(text)
-
-
-def _says(*phrases: str) -> Callable[[str], bool]:
-    """Whether all of the phrases stand in a text, in upper or lower case, broken or not."""
-    wanted = [_plain(phrase) for phrase in phrases]
-    return lambda text: all(phrase in _plain(text) for phrase in wanted)
-
-
-@lru_cache(maxsize=10_000)
-def _names_in(text: str) -> frozenset[str]:
-    return frozenset(_words(name or value) for name, value in _ANY_NAME.findall(text))
-
-
-@lru_cache(maxsize=10_000)
-def _plain(text: str) -> str:
-    return " ".join(text.split()).casefold()
-
-
-def _words(name: str) -> str:
-    """The words that an identifier is made of: snake case and camel case."""
-    return " ".join(re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[_\W]+", " ", name).lower().split()) or name
+        raise UsageError(
+            f"The embedded teacher asks about repositories of make_repositories only, not {repository!r}: "
+            "--teacher openai asks about any."
+        ) from None
+    asked = [task for task in made.tasks if task.filename == path and made.files[path] == text]
+    chosen = draws.sample(asked, min(3, len(asked)))
+    lines = ["# ANALYSIS", f"The file {path} answers {len(chosen)} of the questions below."]
+    for number, task in enumerate(chosen, start=1):
+        lines += [f"- QUERY{number}: {task.question}", f"- ANSWER{number}: {task.answer}"]
+    return "\n".join(lines)
 
 
 class Clue(NamedTuple):
@@ -194,11 +69,7 @@ class Plan(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """The state of a search, as an agent can know it.
-
-    `opened` are paths of files that were shown, in order; `content` what the last command showed of one;
-    `found` the opened file that answers; `pointer` what an opened file says of where the answer is.
-    """
+    """The state of a search, as an agent can know it; `found` is an opened file that answers, `content` what is shown."""
 
     question: str
     folder: str
@@ -210,9 +81,7 @@ class Search:
 
 
 class Explorer:
-    """The seen part of one repository, and what to look at next; `answers` count as found when they were
-    opened.
-    """
+    """The seen part of one repository, and what to look at next; `answers` count as found once opened."""
 
     def __init__(self, question: str, answers: Collection[str], *, seed: int = 0) -> None:
         self._question, self._answers, self._seed = question, frozenset(answers), seed
@@ -224,16 +93,13 @@ class Explorer:
         self._pointer: Pointer | None = None
 
     def look(self, folder: str, entries: Sequence[Entry]) -> None:
-        """Remember the entries of a folder."""
         self._listed.add(folder)
         for entry in entries:
             if entry.is_folder or is_allowed(entry.name):
                 self._is_folder[posixpath.join(folder, entry.name)] = entry.is_folder
 
     def read(self, path: str, content: str) -> None:
-        """Record an opened file; one that says where things are is followed from a word of the question to an
-        owner, to a file.
-        """
+        """An opened file; an index leads from a word of the question to an owner, to a file."""
         self._opened.append(path)
         self.content = content
         is_index = posixpath.basename(path) == INDEX
@@ -244,7 +110,6 @@ class Explorer:
                 break
 
     def search(self, folder: str) -> Search:
-        """The state of the search in a folder."""
         # where another file says which one answers, that is the only way to know
         told, inside = self._pointer, self._is_folder
         found = next(
@@ -300,11 +165,7 @@ class Explorer:
 
 
 def alike(one: str, other: str) -> bool:
-    """Whether two words are forms of one: map and maps, config and configured, licence and licensed.
-
-    They share their first five letters and at most four follow, or the shorter, of at least three, begins the
-    longer one.
-    """
+    """Whether two words are forms of one: five letters in common and at most four more, or one begins the other."""
     common = len(posixpath.commonprefix([one, other]))
     shorter, longer = sorted((len(one) - common, len(other) - common))
     if common >= 5:
@@ -323,7 +184,6 @@ _COMMON: Final = frozenset(
 
 
 def thought(search: Search, draws: Random) -> str:
-    """The text before a choice: at most three short sentences."""
     return _pointed(search, draws) or f"{_so_far(search, draws)} {_next(search, draws)}"
 
 
@@ -356,11 +216,7 @@ def _so_far(search: Search, draws: Random) -> str:
 
 
 def _pointed(search: Search, draws: Random) -> str:
-    """The thought right behind a file that says where things are, and behind the one that it named; else "".
-
-    From the topic to its owner, from there to the file, no word twice: a small model that can look up finds
-    each.
-    """
+    """The thought behind a file that says where things are, and behind the one that it named; else ""."""
     if search.pointer is None or not search.content:
         return ""
     topic, owner, path = search.pointer
@@ -385,7 +241,6 @@ def _next(search: Search, draws: Random) -> str:
 
 
 def _why(search: Search, draws: Random) -> str:
-    """What speaks for the plan's name: a word of the question, what is usual, or nothing at all."""
     command, clue, others = search.plan
     if search.pointer is not None:
         return f"as {INDEX} says"

@@ -37,13 +37,11 @@ SUBPAGES: Final = ("Description", "Features", "Reviews", "Attributes")
 PAGE_SIZE: Final = 10
 MAX_RESULTS: Final = 50
 READY: Final = "Serving a shop at "
-MAX_BODY_BYTES: Final = 2**16
-"""A shop is only read: no request has a body to speak of."""
+MAX_BODY_BYTES: Final = 2**16  # A shop is only read: no request has a body to speak of
 
 _WORDS: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
 _ASIN_LETTERS: Final = "0123456789ABCDEFGHJKLMNPQRSTUVWXYZ"
-_ASKED: Final = 0.85
-"""How often an option that a product has is asked for."""
+_ASKED: Final = 0.85  # How often an option that a product has is asked for
 _BEGINNINGS: Final = (
     "I'm looking for {thing}",
     "Please find me {thing}",
@@ -65,11 +63,7 @@ _KEPT_GOALS: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """Something that can be bought.
-
-    `attributes` are what the reward counts; `nouns` are those of the title, lower-cased; `price` is in
-    dollars, `rating` out of 5.
-    """
+    """Something that can be bought; `attributes` are what the reward counts, `price` is in dollars, `rating` out of 5."""
 
     asin: str
     title: str
@@ -88,9 +82,7 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A product that a buyer has in mind, and what they say of it; `asin` is one that is worth 1. `max_price`
-    is in dollars.
-    """
+    """What a buyer has in mind and says of it; `asin` is a product that is worth 1, `max_price` is in dollars."""
 
     instruction: str
     asin: str
@@ -99,7 +91,6 @@ class Goal:
     max_price: float
 
     def to_json(self) -> str:
-        """The goal as a task's hidden text."""
         return json.dumps(asdict(self), ensure_ascii=False)
 
 
@@ -147,11 +138,9 @@ class EmbeddedShop:
 
     @property
     def name(self) -> str:
-        """Says which shop this is: two of one name are the same."""
         return f"embedded:{self.seed}:{len(self.products)}"
 
     def goal(self, session: str) -> Goal:
-        """The goal of a session: the product it is sent for."""
         goal = self._goals.get(session)
         if goal is None:
             fixed = _FIXED.fullmatch(session)
@@ -162,7 +151,6 @@ class EmbeddedShop:
         return goal
 
     def product(self, asin: str) -> Product:
-        """The product of that number."""
         if asin not in self._by_asin:
             raise NoSuchPage(f"there is no product {asin[:40]!r}")
         return self._by_asin[asin]
@@ -212,7 +200,6 @@ class EmbeddedShop:
         raise NoSuchPage("this is none of the shop's five routes")
 
     def close(self) -> None:
-        """Close the search index; no page can be asked for afterwards."""
         self._database.close()
 
 
@@ -230,7 +217,6 @@ def draw_catalogue(seed: int, products: int) -> tuple[Product, ...]:
 
 
 def _draw(rng: random.Random, category: Mapping[str, Any]) -> Product:
-    """A product of a category, whose things are made, chosen and praised alike."""
     kind, brand = rng.choice(category["kinds"]), rng.choice(_WORDS["brands"])
     material, audience = rng.choice(category["materials"]), rng.choice(category["audiences"])
     attributes = tuple(rng.sample(category["attributes"], rng.randint(3, 5)))
@@ -303,11 +289,7 @@ def exact_matches(bought: Product, chosen: Mapping[str, str], goal: Goal) -> int
 
 
 def published_matches(bought: Product, chosen: Mapping[str, str], goal: Goal) -> int:
-    """As the published shop's server counts, from its first public commit on.
-
-    An attribute counts if one of the product's is alike (`token_set_ratio` above 85), or if its text stands
-    in title, features or description; an option if any chosen value is alike, whatever its type.
-    """
+    """As the published server counts: attributes alike or in a text, options like any chosen value."""
     texts = [text.lower() for text in (bought.title, " ".join(bought.features), bought.description)]
     attributes = sum(
         any(token_set_ratio(attribute, other) > _ALIKE for other in bought.attributes)
@@ -322,12 +304,7 @@ def published_matches(bought: Product, chosen: Mapping[str, str], goal: Goal) ->
 
 
 def type_factor(bought: Product, wanted: Product) -> float:
-    """The factor for the type of thing, 0, 0.1, 0.5 or 1 (WebShop paper, appendix on the reward), by the
-    nouns of both titles.
-
-    None in common is 0; below a tenth is 0.1; up to a fifth is 0.5 unless kind or category agree; all else is
-    1.
-    """
+    """By the share of common nouns: 0; 0.1 below a tenth; 0.5 up to a fifth of another kind; else 1."""
     match = len(bought.nouns & wanted.nouns) / len(wanted.nouns)
     if match == 0:
         return 0.0
@@ -340,11 +317,7 @@ def type_factor(bought: Product, wanted: Product) -> float:
 
 @lru_cache(maxsize=65_536)
 def token_set_ratio(one: str, other: str) -> int:
-    """The `token_set_ratio` of the packages thefuzz and RapidFuzz.
-
-    Words are compared as sets: those in common alone, and followed by those of either text; the best of the
-    ratios counts.
-    """
+    """That of thefuzz and RapidFuzz: the best ratio of the common words, alone and followed by those of either text."""
     words, others = (
         set(re.sub(r"[^\w]", " ", text.encode("ascii", "ignore").decode()).lower().split())
         for text in (one, other)
@@ -358,7 +331,6 @@ def token_set_ratio(one: str, other: str) -> int:
 
 
 def ratio(one: str, other: str) -> int:
-    """Twice the length of the longest common subsequence, in hundredths of both lengths."""
     if not one or not other:
         return 0
     row = [0] * (len(other) + 1)
@@ -371,7 +343,6 @@ def ratio(one: str, other: str) -> int:
 
 
 def _result_page(goal: Goal, products: Sequence[Product], page: int) -> str:
-    """Page `page`, from 1, of what a search has found."""
     shown = products[(page - 1) * PAGE_SIZE : page * PAGE_SIZE]
     items = "".join(
         f'<div><h4><a class="product-link" href="#">{product.asin}</a></h4>'
@@ -384,7 +355,6 @@ def _result_page(goal: Goal, products: Sequence[Product], page: int) -> str:
 
 
 def _item_page(goal: Goal, product: Product, chosen: Mapping[str, str]) -> str:
-    """One product: its options, its price, what more there is to read."""
     options = ""
     for name, values in product.options.items():
         options += f"<div><h4>{escape(name)}</h4>"

@@ -22,8 +22,7 @@ _STOP_WORDS: Final = frozenset(
         would
     """.split()
 )
-_LOOK: Final = 2
-"""Turns that it takes to read a product's features and come back, or to open another product."""
+_LOOK: Final = 2  # Turns that it takes to read a product's features and come back, or to open another product
 _CLICKABLE: Final = re.compile(r"\[\[?([^\[\]\n]+)\]\]?")
 _LISTED: Final = re.compile(r"\n\[([^\[\]\n]+)\] \n([^\n]*) \n\$([0-9]+(?:\.[0-9]+)?)")
 _ROW_OF_OPTIONS: Final = re.compile(r"\n[^\[\]\n]+ ((?:\[\[?[^\[\]\n]+\]\]?)+)")
@@ -32,12 +31,7 @@ _PRICE: Final = re.compile(r"lower than ([0-9]+(?:\.[0-9]+)?)")
 
 
 class ShopperPolicy(ScriptedPolicy):
-    """A customer: `random` clicks anything, or searches for a word of the instruction; `buyer` buys the first
-    product.
-
-    `careful` compares up to three, by title, price, options and features, and chooses the options that are
-    asked for.
-    """
+    """A customer: `random` clicks anything, `buyer` buys the first product, `careful` compares up to three."""
 
     def __init__(self, strategy: str = "careful", *, max_turns: int = 10, system_prompt: str = "") -> None:
         super().__init__(system_prompt)
@@ -66,19 +60,13 @@ class ShopperPolicy(ScriptedPolicy):
 
 
 class _Listed(NamedTuple):
-    """A product as a result page shows it."""
-
     asin: str
     title: str
     price: float
 
 
 class _Seen(NamedTuple):
-    """What a customer remembers of a visit.
-
-    `asin` is the product of the last whole `page`, "" elsewhere; `read` what was read about each; `chosen`
-    the options clicked.
-    """
+    """What a customer remembers: the product of the last `page`, what was `read` of each, the options `chosen`."""
 
     instruction: str
     page: str
@@ -89,7 +77,6 @@ class _Seen(NamedTuple):
 
 
 def _look_back(messages: Sequence[Message]) -> _Seen:
-    """Go through a visit again."""
     start = messages[0].content if messages else ""
     page, asin = start, ""
     listed: list[_Listed] = []

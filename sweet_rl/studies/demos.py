@@ -13,11 +13,10 @@ from sweet_rl.flags.shared import Jobs, OutputDir, Overwriting, Seeded, WorldNam
 from sweet_rl.studies.reflect.worlds import MAIN_METHODS, METHODS, USUAL, WORLDS
 from sweet_rl.studies.sweet.settings import ALL_WAYS, MAIN_WAYS, Study
 
-HELPS = {
+HELPS = {  # What some flags mean in the demos
     "overwrite": "throw away what an earlier demo left in the folder.",
     "jobs": "runs at once, each with one thread.",
 }
-"""What some flags mean in the demos."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +60,6 @@ class DemoFlags(StudyFlags, Agent, WorldName, Seeded):
     dev: bool = flag(False, "measure on mini:dev instead of mini:test, to choose settings.")
 
     def check_together(self) -> None:
-        """Whether the ways and the numbers of turns can be read."""
         super().check_together()
         if unknown := set(self.named_ways()) - set(ALL_WAYS):
             raise UsageError(f"--ways knows {', '.join(ALL_WAYS)}, and not {', '.join(sorted(unknown))}.")
@@ -70,11 +68,9 @@ class DemoFlags(StudyFlags, Agent, WorldName, Seeded):
         self.numbers_of_turns()
 
     def named_ways(self) -> tuple[str, ...]:
-        """Each by its name."""
         return ALL_WAYS if self.ways == "all" else tuple(listed(self.ways))
 
     def numbers_of_turns(self) -> tuple[int, ...]:
-        """Of `best_of`."""
         for part in listed(self.best_of):
             if not (part.isascii() and part.isdigit() and int(part) > 1):
                 raise UsageError(f"--best_of {self.best_of!r}: {part!r} is no whole number of at least 2.")
@@ -147,7 +143,6 @@ class OnlineFlags(StudyFlags, Iterations):
 
 
 def _given(flags: OnlineFlags, *names: str) -> dict[str, Any]:
-    """Seeds, and those of the named flags that are given: the others are as the study has them."""
     numbers = {name: getattr(flags, name) for name in ("seeds", "first_seed", *names)}
     return {name: number for name, number in numbers.items() if number is not None}
 

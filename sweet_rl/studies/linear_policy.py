@@ -27,13 +27,11 @@ from sweet_rl.online.reflect.agent import Sampling, draws_of, entropy_of
 from sweet_rl.online.reflect.play import Chosen
 from sweet_rl.policies.decoding import choose
 
-SIZE: Final = 2**18
-"""Weights; features share them where their hashes do."""
+SIZE: Final = 2**18  # Weights; features share them where their hashes do
 
 EPOCHS: Final = 5
 BATCH: Final = 32
-RATE: Final = 0.05
-"""Of Adagrad."""
+RATE: Final = 0.05  # Of Adagrad
 
 _PART: Final = re.compile(r"^(?:# |--- | # )(\w+).*$", re.MULTILINE)
 _WORD: Final = re.compile(r"[a-z]+|\d+")
@@ -44,8 +42,6 @@ Ids = NDArray[np.int64]
 
 
 class Counted(NamedTuple):
-    """What is counted for each command: features and their values."""
-
     labels: tuple[str, ...]
     features: list[Ids]
     values: list[NDArray[np.float32]]
@@ -75,7 +71,6 @@ class LinearActor:
         return self
 
     def places(self, prompts: Sequence[str]) -> list[int]:
-        """The likeliest command of each prompt, by its place in the list."""
         return [int(self._scores([counted(prompt, self._head)]).argmax()) for prompt in prompts]
 
     def choose(self, prompts: Sequence[str], seeds: Sequence[int]) -> list[Chosen]:
@@ -115,7 +110,6 @@ class LinearActor:
 
 
 def counted(prompt: str, head: str) -> Counted:
-    """What a prompt says of each of its commands."""
     offered = offered_commands(prompt, head)
     parts = dict(_parts(split_prompt(prompt, head).before))
     words = {f"{name}|{word}" for name, there in parts.items() for word in there}

@@ -25,15 +25,13 @@ from sweet_rl.statistics import Estimate, mean_of
 from sweet_rl.types import Json
 from sweet_rl.version import __version__
 
-FORMAT = "sweet_rl.study/1"
-"""Of the file: what its numbers mean."""
+FORMAT = "sweet_rl.study/1"  # Of the file: what its numbers mean
 
 ORIGIN: Final = "Of the full study that the package brings along, not of this run."
 
 _THIS: Final = "This run: "
 
-Points: TypeAlias = tuple[tuple[float, float], ...]
-"""A curve: (x, y) with rising x."""
+Points: TypeAlias = tuple[tuple[float, float], ...]  # A curve: (x, y) with rising x
 
 Verdict: TypeAlias = Literal["holds", "reversed", "open", "unknown"]
 """What an interval says of a claim: above 0, below 0, around 0, or there is none: of one seed, or of seeds that are all alike."""
@@ -48,8 +46,6 @@ class Counted(Estimate):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """Episodes that ended after `turns` turns of the agent, and how many of them succeeded."""
-
     turns: int
     episodes: int
     successes: int
@@ -57,8 +53,6 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One seed of a method; measures and curves by their names in the comparison."""
-
     seed: int
     measures: Mapping[str, Counted] = field(default_factory=dict)
     curves: Mapping[str, Points] = field(default_factory=dict)
@@ -67,9 +61,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One way to make an agent; `facts` count what it learned from; a `bound` is a floor or a ceiling, and
-    nobody's rival.
-    """
+    """One way to make an agent; `facts` count what it learned from; a `bound` is a floor or a ceiling."""
 
     name: str
     title: str
@@ -79,11 +71,9 @@ class Method:
     bound: bool = False
 
     def measured(self, measure: str) -> dict[int, Counted]:
-        """A measure of the seeds that have it."""
         return {run.seed: run.measures[measure] for run in self.runs if measure in run.measures}
 
     def mean(self, measure: str) -> float | None:
-        """The mean of a measure over the seeds that have it."""
         known = [each.mean for each in self.measured(measure).values()]
         return fmean(known) if known else None
 
@@ -99,9 +89,7 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A number that every run has; `better` is the good direction, "" where neither is; `group` the section
-    that shows it.
-    """
+    """A number that every run has; `better` is the good direction, `group` the section that shows it."""
 
     name: str
     title: str
@@ -119,10 +107,7 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """What a curve shows, along something, in powers of 2 if `log`; a `main` one has a chart of its own.
-
-    From the places of `changes` on something else is measured, as levels of a curriculum, and its name.
-    """
+    """What a curve shows, in powers of 2 if `log`; from the places of `changes` on something else is measured."""
 
     name: str
     title: str
@@ -135,12 +120,7 @@ class Axes:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """That one method is better than another, and the result: the first minus the second, pair by pair.
-
-    There is no mean without a pair, no interval of only one seed, or of seeds that all differ by the same;
-    `each` is (seed, difference). The interval is so wide that those of all claims `among` which it is are
-    right together with 95 %.
-    """
+    """That one method is better, and the first minus the second, pair by pair (`each`: seed, difference)."""
 
     text: str
     better: str
@@ -154,7 +134,6 @@ class Claim:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the interval is above 0 (holds), below (reversed), or includes it (open)."""
         if self.low is None or self.high is None:
             return "unknown"
         return "holds" if self.low > 0 else "reversed" if self.high < 0 else "open"
@@ -169,10 +148,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Methods in one world. The first measure is what claims are about; `own` is the method of the study.
-
-    `origin` says what made the numbers where it was another run; the page repeats it, the table leaves them out.
-    """
+    """Methods in one world; claims are about the first measure. `origin` says what else made the numbers."""
 
     name: str
     title: str
@@ -186,7 +162,6 @@ class Comparison:
     origin: str = ""
 
     def method(self, name: str) -> Method:
-        """A method by its name."""
         return {method.name: method for method in self.methods}[name]
 
 
@@ -202,8 +177,6 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The agent's turn, the answer to it, and the judgements of an oracle and the critic."""
-
     agent: str
     human: str | None = None
     verdict: str = ""
@@ -225,8 +198,6 @@ class Dialogue:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A picture (a data URL) of one draft of a page, or of the target, which has no score."""
-
     label: str
     picture: str
     score: float | None = None
@@ -234,17 +205,13 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """A dialogue about a page, in pictures."""
-
     request: str
     frames: tuple[Frame, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """Everything that a study found; what failed on the way is in no number. The record of the provenance's
-    run has the rest.
-    """
+    """Everything that a study found; what failed on the way is in no number."""
 
     study: str
     title: str
@@ -270,7 +237,6 @@ def texts_of(package: str) -> dict[str, Any]:
 
 
 def provenance() -> dict[str, str]:
-    """This machine, these versions, this run."""
     from sweet_rl.runs import facts
 
     known = {"machine": f"{os.cpu_count()} cores, {platform.system()}", "python": platform.python_version()}
@@ -317,10 +283,7 @@ def by_kind(kinds: Mapping[str, Iterable[str] | None], seconds: Mapping[str, flo
 
 
 def beside(results: Results, path: Path) -> Results:
-    """The results of one run after those of a full study, which are marked as such; its same worlds come first.
-
-    Without the file, results stay as they are.
-    """
+    """The results after those of a full study, where its file is there, which are marked as such."""
     if not path.exists():
         return results
     found, parts = read_study(path)

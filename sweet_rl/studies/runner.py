@@ -44,11 +44,7 @@ def prepared(output_dir: str, *, overwrite: bool) -> Path:
 
 
 def run_study(kind: str, study: Any, jobs: int) -> None:
-    """Run the missing steps; write `study.json` and `report.html`, and print the table.
-
-    A kind is a folder: `recipe.rounds` are its steps, `results.results` reads what they made, and
-    `full_study.json`, the study on fresh seeds with all settings chosen before, is shown beside that.
-    """
+    """Run the missing steps of a kind, which is a folder here; write `study.json` and `report.html`."""
     from sweet_rl.pipelines.running import run_steps, seconds_of
 
     recipe, reading = (
@@ -63,7 +59,6 @@ def run_study(kind: str, study: Any, jobs: int) -> None:
 
 
 def finish(folder: Path, results: Results) -> None:
-    """Write `study.json` and `report.html`, and print the table."""
     from sweet_rl.studies.report.page import results_page
 
     numbers = json.dumps(dataclasses.asdict(results), ensure_ascii=True)

@@ -45,8 +45,6 @@ class Level(IntEnum):
 
 
 class Phrase(NamedTuple):
-    """Words and how tightly they hold together."""
-
     text: str
     level: Level = Level.ATOM
 
@@ -58,7 +56,6 @@ class _Rule(NamedTuple):
 
 
 def _name_of(node: ast.expr) -> str:
-    """What rules about such a node are filed under."""
     match node:
         case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
             return name
@@ -157,7 +154,6 @@ class Speaker:
         self.scope, self.kind, self._depth = scope, scope.kind, 0
 
     def say(self, node: ast.expr) -> str:
-        """The expression as a noun phrase."""
         return self.phrase(node).text
 
     def held(self, node: ast.expr, level: Level = Level.ATOM) -> str:
@@ -179,7 +175,6 @@ class Speaker:
             self._depth -= 1
 
     def _without_rule(self, node: ast.expr) -> Phrase | None:
-        """Names, literals, conditions and comprehensions."""
         match node:
             case ast.Name(id=name):
                 return Phrase(f"position {name}" if name in self.scope.indexes else the(name))
@@ -229,7 +224,6 @@ class Speaker:
         return enumerate_words([self.held(item, Level.SUM) for item in items])
 
     def _part(self, part: ast.expr) -> str:
-        """A part of an f-string."""
         match part:
             case ast.Constant(value=str(text)):
                 return text
@@ -245,7 +239,6 @@ class Speaker:
         raise Unspeakable
 
     def each(self, made: ast.expr) -> str:
-        """What a comprehension makes of its items."""
         match made:
             case (
                 ast.DictComp(value=item, generators=[loop])
@@ -313,7 +306,6 @@ class Speaker:
         return None
 
     def _extreme(self, name: str, args: Sequence[ast.expr], options: Mapping[str, ast.expr]) -> Phrase:
-        """`max` and `min`: of a collection, of several values, or as a limit."""
         most, limit = ("highest", "at least") if name == "max" else ("lowest", "at most")
         if len(args) > 1:
             edges = [arg for arg in args if isinstance(arg, ast.Constant)]
@@ -455,7 +447,6 @@ class Speaker:
         return phrase.text.strip()
 
     def _truth(self, node: ast.expr, *, negated: bool) -> str:
-        """A value used as a condition by itself."""
         subject = self.say(node)
         if isinstance(node, ast.Name):
             prefix, *rest = split_identifier(node.id)
@@ -468,11 +459,7 @@ class Speaker:
         return f"{subject} {be(subject)} {'false' if negated else 'true'}"
 
     def ladder(self, previous: ast.expr, current: ast.expr) -> str | None:
-        """The clause for the next rung of a ladder of thresholds on one quantity, both ends named.
-
-        `if x >= 90 … elif x >= 80` -> "x is at least 80 but less than 90" for the second. A rung on the other
-        side, `if x >= 90 … elif x < 50`, needs no second end. None if it is no ladder.
-        """
+        """The next rung of `if x >= 90 … elif x >= 80`: "x is at least 80 but less than 90"; else None."""
         match previous, current:
             case (
                 ast.Compare(

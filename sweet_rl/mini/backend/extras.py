@@ -27,8 +27,7 @@ USUAL = ("delivery", "wrapping", "insurance", "assembly")
 OTHER = ("engraving", "storage", "polishing", "framing", "painting", "cleaning", "tuning", "samples")
 EXTRAS = USUAL + OTHER
 
-CHARGED = 2
-"""Extras that cost something, in every problem; the request says how many."""
+CHARGED = 2  # Extras that cost something, in every problem; the request says how many
 
 USUALLY = 0.9
 """The chance that a charged extra is drawn from the usual ones, in the worlds `usual` and `trades`."""
@@ -46,8 +45,7 @@ TRADES = (
 
 AMOUNTS = range(2, 10)
 
-MAX_TURNS = 6
-"""Agent turns of an episode, the answer included: five questions for twelve extras."""
+MAX_TURNS = 6  # Agent turns of an episode, the answer included: five questions for twelve extras
 
 _REQUESTS = (
     "I need a Python function for the total price of an order. Two of our extras cost something.",
@@ -86,9 +84,7 @@ def easy(rng: Random) -> Problem:
 
 
 def uniform(rng: Random) -> Problem:
-    """A problem for pre-training only: any two extras, which the request does not name; half name a trade,
-    which says nothing.
-    """
+    """A problem for pre-training only: any two extras, which the request does not name; half name a trade."""
     more = shop(rng.choice(TRADES)) if rng.random() < 0.5 else ""
     return _problem(rng, rng.sample(EXTRAS, CHARGED), more)
 
@@ -111,18 +107,15 @@ def shop(trade: str) -> str:
 
 
 def question(extra: str) -> str:
-    """How an agent asks about an extra."""
     return f"Do you charge for {extra}?"
 
 
 def asked_about(text: str) -> str | None:
-    """The extra that a question is about; None for anything else."""
     match = _ASKED.fullmatch(text)
     return match[1] if match else None
 
 
 def named_amounts(replies: Sequence[str]) -> dict[str, int]:
-    """The amounts that the person has named so far, by extra."""
     return {match[1]: int(match[2]) for reply in replies for match in _TOLD.finditer(reply)}
 
 
@@ -136,7 +129,6 @@ def source(charges: Mapping[str, int]) -> str:
 
 
 def is_source(text: str) -> bool:
-    """Whether a function is one of these worlds."""
     return _SOURCE.fullmatch(text) is not None
 
 
@@ -162,11 +154,7 @@ def _problem(rng: Random, charged: Collection[str], more: str = "") -> Problem:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """How often the teacher errs, as probabilities per turn.
-
-    `early`: answers too early; `late`: asks on; `astray`: asks about something else than the request names
-    (`easy`).
-    """
+    """How often the teacher errs a turn: answers too `early`, asks on too `late`, asks `astray` of the request."""
 
     early: float = 0.01
     late: float = 0.05
@@ -181,7 +169,6 @@ def say(
     noise: Noise | None = None,
     relevant: Collection[str] = (),
 ) -> str:
-    """The teacher's next turn."""
     noise = noise or Noise()
     seen = _Seen.of(messages)
     complete = len(seen.known) == CHARGED
@@ -214,8 +201,6 @@ PLAYERS: Final[Mapping[str, Callable[..., str]]] = {"expert": say, "insider": in
 
 
 class _Seen(NamedTuple):
-    """What a dialogue shows to the agent."""
-
     turns: int
     asked: Sequence[str]
     known: Mapping[str, int]
@@ -235,7 +220,6 @@ class _Seen(NamedTuple):
 
 
 def _named(request: str) -> tuple[str, ...]:
-    """The extras that the request names, in the world `easy`."""
     found = _NAMED.search(request)
     return found.groups() if found else ()
 
@@ -243,35 +227,25 @@ def _named(request: str) -> tuple[str, ...]:
 class Verdict(StrEnum):
     """What one agent turn was. The good ones are `USEFUL` and `RIGHT`."""
 
-    USEFUL = "useful question"
-    """About an extra that costs something and was not known."""
-    USELESS = "useless question"
-    """About an extra that is free."""
+    USEFUL = "useful question"  # About an extra that costs something and was not known
+    USELESS = "useless question"  # About an extra that is free
     REPEATED = "repeated question"
-    NEEDLESS = "needless question"
-    """Asked although everything was known."""
+    NEEDLESS = "needless question"  # Asked although everything was known
     RIGHT = "right answer"
-    EARLY = "early answer"
-    """Handed in before everything was known, with turns left to ask."""
+    EARLY = "early answer"  # Handed in before everything was known, with turns left to ask
     FORCED = "incomplete last answer"
     """Handed in before everything was known, in the last turn: the questions before it were the mistake."""
-    WRONG = "miscopied answer"
-    """Everything was known, and the answer is wrong all the same."""
+    WRONG = "miscopied answer"  # Everything was known, and the answer is wrong all the same
     OTHER = "neither question nor answer"
 
     @property
     def good(self) -> bool:
-        """Whether the turn was worth taking."""
         return self in {Verdict.USEFUL, Verdict.RIGHT}
 
 
 @dataclass(frozen=True, slots=True)
 class Habits:
-    """What an agent does in dialogues, by the oracle.
-
-    Shares of its questions (None without any): useful ones, and those about what is mostly charged for there;
-    counts are per dialogue.
-    """
+    """What an agent does: the shares of its questions that were useful, and about usual extras; counts per dialogue."""
 
     useful_share: float | None
     usual_share: float | None
@@ -280,7 +254,6 @@ class Habits:
 
 
 def habits(dialogues: Iterable[tuple[str, Sequence[Message]]]) -> Habits:
-    """The habits of an agent."""
     count, usual = 0, list[bool]()
     verdicts: Counter[Verdict] = Counter()
     for solution, messages in dialogues:
@@ -299,7 +272,6 @@ def habits(dialogues: Iterable[tuple[str, Sequence[Message]]]) -> Habits:
 
 
 def judge(solution: str, messages: Sequence[Message], turn: str) -> Verdict:
-    """What a turn is worth after these messages."""
     asked = {asked_about(message.content) for message in messages if message.role == "assistant"}
     known = named_amounts([message.content for message in messages[1:] if message.role == "user"])
     complete = len(known) == CHARGED

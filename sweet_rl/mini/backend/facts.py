@@ -30,8 +30,7 @@ from sweet_rl.mini.backend.variables import (
     with_be,
 )
 
-MAX_REPLY = 400
-"""Characters of a reply; the published world cuts it there."""
+MAX_REPLY = 400  # Characters of a reply; the published world cuts it there
 _MAX_SOURCE, _MAX_NODES = 50_000, 20_000
 _MAX_SUMMARY, _MAX_DEPTH = 320, 12
 
@@ -56,11 +55,7 @@ _HEAD = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One sentence, with the words that find it.
-
-    `head`: words for what it decides; `parts`: the sentences that it sums up; `numbers`, `texts`: constants
-    it gives away.
-    """
+    """A sentence: what it decides (`head`), the sentences it sums up (`parts`), the constants in it."""
 
     text: str
     topics: frozenset[Topic]
@@ -113,21 +108,16 @@ def facts_of(source: str) -> tuple[Fact, ...]:
 
 
 def _sentence(text: str) -> str:
-    """Capital letter in front, full stop behind."""
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "?", "!")) else ".")
 
 
 class _Clause(NamedTuple):
-    """Something that a function does; `parts` are the clauses that a summary sums up."""
-
     text: str
     parts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Path:
-    """Where in the function we are: the loops around, and the conditions that hold."""
-
     loops: tuple[str, ...] = ()
     conditions: tuple[str, ...] = ()
 
@@ -162,8 +152,6 @@ class _Branch(NamedTuple):
 
 
 class _Reader:
-    """Puts one function into English."""
-
     def __init__(self, function: ast.FunctionDef) -> None:
         self._function, self._scope = function, scope_of(function)
         self._speaker = Speaker(self._scope)
@@ -197,7 +185,6 @@ class _Reader:
             yield _Clause(result), Topic.OUTPUT
 
     def _shape(self, name: str) -> str:
-        """A clause about a parameter, "" when nothing is known of it."""
         scope = self._scope
         kind = _KINDS.get(scope.kinds.get(name, ""), "")
         if options := scope.options.get(name):
@@ -214,7 +201,6 @@ class _Reader:
         return f"{the(name)} should be {kind}" if kind else ""
 
     def _result(self) -> str:
-        """A clause about the type of the result, "" when it is not known."""
         kinds: dict[str, None] = {}
         for node in ast.walk(self._function):
             if isinstance(node, ast.Return) and node.value is not None:
@@ -278,7 +264,6 @@ class _Reader:
                     yield _Clause(path.tell(str(outcome)))
 
     def _entries(self, name: str, table: ast.Dict) -> Iterator[str]:
-        """A clause for each entry of a dictionary of constants."""
         for key, value in zip(table.keys, table.values, strict=True):
             literal = not any(isinstance(part, ast.Name) for part in ast.walk(value))
             if isinstance(key, ast.Constant) and literal and not _is_nothing(value):
@@ -420,8 +405,6 @@ def _decision(first: ast.If, rest: list[ast.stmt]) -> tuple[list[_Branch], list[
 
 
 def _exclude_each_other(one: ast.expr, other: ast.expr) -> bool:
-    """Whether both compare the same thing with different constants (in one of the terms of an "and")."""
-
     def equalities(test: ast.expr) -> dict[str, str]:
         terms = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
         return {
@@ -464,7 +447,6 @@ def _changed_names(function: ast.AST) -> Iterator[str]:
 
 
 def _is_nothing(value: ast.expr) -> bool:
-    """Zero, or empty."""
     match value:
         case ast.Constant(value=start):
             return not start

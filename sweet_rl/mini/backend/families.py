@@ -16,7 +16,6 @@ from typing import Any, TypeAlias
 Arguments: TypeAlias = tuple[Any, ...]
 
 _FAMILIES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
-"""For each family its function, the names and words of its kinds, and how people ask for it."""
 _LEVELS = ("bronze", "silver", "gold", "ruby", "guest", "regular", "friend", "star", "classic", "plus")
 _NAMES = (
     "Amber", "Bell", "Cloud", "Dune", "Ember", "Field", "Grove", "Harbour", "Island", "Juniper",
@@ -26,11 +25,7 @@ _NAMES = (
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One drawn function.
-
-    `rules` are all its hidden constants and choices, which decide its split; `inputs` the arguments of the
-    hidden calls.
-    """
+    """One drawn function; its hidden constants (`rules`) decide its split."""
 
     source: str
     request: str
@@ -39,12 +34,10 @@ class Problem:
 
     @property
     def signature(self) -> str:
-        """The first line of the function, without `def` and the colon."""
         return self.source.partition("\n")[0].removeprefix("def ").removesuffix(":")
 
     @property
     def calls(self) -> list[str]:
-        """The hidden calls as Python expressions."""
         name = self.signature.partition("(")[0]
         return [f"{name}({', '.join(map(repr, arguments))})" for arguments in self.inputs]
 
@@ -54,13 +47,11 @@ Family: TypeAlias = Callable[[Random], Problem]
 
 
 def _half(rng: Random, low: int, high: int) -> int | float:
-    """A number between the bounds in steps of a half, whole numbers without a point."""
     value = rng.randint(2 * low, 2 * high) / 2
     return int(value) if value.is_integer() else value
 
 
 def _kind(family: str, rng: Random) -> dict[str, Any]:
-    """The names and words of one kind of the family's functions."""
     kind: dict[str, Any] = rng.choice(_FAMILIES[family]["kinds"])
     return kind
 
@@ -294,4 +285,3 @@ def word_game(rng: Random) -> Problem:
 ALL = (
     parcel, grade, label, results, loyalty, ready_time, shortlist, bill, readings, amount, shares, word_game,
 )  # fmt: skip
-"""In the order in which they take turns."""

@@ -2,19 +2,18 @@
 state.
 
 It says what it knows in at most two sentences, admits what it does not know, and never recites the code.
-Behind a server it finds the hidden function and the dialogue in a prompt of any format.
+Behind a server it finds both in the prompt.
 """
 
 from __future__ import annotations
 
-import ast
 import math
 import re
 from collections import Counter
 from collections.abc import Sequence, Set
 from functools import cached_property, lru_cache
-from itertools import zip_longest
-from typing import Final, Literal
+from itertools import takewhile
+from typing import Final
 
 from sweet_rl.mini.backend.facts import MAX_REPLY, Fact, facts_of
 from sweet_rl.mini.backend.questions import (
@@ -42,8 +41,7 @@ _NO_CODE = (
 )
 _READ = 20_000
 """Characters that are read of the problem, and, its last, of the agent's message and of what was said before."""
-_FIXED = POINTED | SHAPES | {Topic.RESULT}
-"""Topics that stay, whatever words the function has."""
+_FIXED = POINTED | SHAPES | {Topic.RESULT}  # Topics that stay, whatever words the function has
 
 _ABSENT = {
     Topic.ROUND: "No rounding is needed, as far as I know.",
@@ -61,51 +59,30 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _LITERAL = re.compile(r"[\"'\d,]|True$|False$|None$")
-_RUN = 6
-"""Consecutive tokens that make a recital."""
-_SHORTEST_LINE = 3
-"""Tokens that a line needs before repeating it counts: `else:` is no secret."""
-MAX_HIDDEN: Final = 100_000
-"""Characters of a hidden function: it is parsed while others wait."""
-
-_MAX_PARSED: Final = 2_000_000
-"""Characters that are tried as Python, in all tries together."""
-
+_RUN = 6  # Consecutive tokens that make a recital
+_SHORTEST_LINE = 3  # Tokens that a line needs before repeating it counts: `else:` is no secret
+MAX_HIDDEN: Final = 100_000  # characters of a hidden function: it is parsed while others wait
 LOOKED_FOR: Final = (
-    "It looks for the sections <request>, <hidden_information> and <dialogue> of the packaged prompt; else "
-    "for a Python function (def ...:) in the system message, or in the prompt before the dialogue, and for a "
-    "dialogue: entries like 'user: ...' and 'assistant: ...' at the beginnings of lines after the function, "
-    "or the other messages of the chat, the last of them the agent's."
+    "It looks for the sections <request>, <hidden_information> and <dialogue> of the packaged prompt; else for a "
+    "Python function and, behind it, the published entries 'user:...' and 'assistant:...' at beginnings of lines."
 )
-
-_HUMAN: Final = ("user", "human", "person", "client", "customer", "requester")
-_AGENT: Final = ("assistant", "agent", "ai", "bot", "model", "developer", "programmer", "collaborator")
-_ENTRY: Final = re.compile(
-    rf"^[ \t]*+[*#>\[(<|-]*+[ \t]*+(?P<role>{'|'.join(_HUMAN + _AGENT)})"
-    r"(?:[ \t]++\d++)?+[*\])>|]*+[ \t]*+:\**+[ \t]?",
-    re.IGNORECASE | re.MULTILINE,
-)
-_SYSTEM: Final = ("system", "developer")
-_RULE: Final = re.compile(r"^(?:[-=#*_~]{3,}|```.*|</.*>)[ \t]*$", re.MULTILINE)
-_FUNCTION: Final = re.compile(r"^(?P<indent>[ \t]*)(?:@|(?:async[ ]+)?def[ ]+\w+[ ]*\()", re.MULTILINE)
-_CODE_LINE: Final = re.compile(r"(?:[ \t]|\Z|@|\)|def[ ]|async[ ]|class[ ]|import[ ]|from[ ]|#|\w+[ ]*=)")
+_ENTRY: Final = re.compile(r"^(user|assistant|agent):[ \t]?", re.MULTILINE)
+_FUNCTION: Final = re.compile(r"^(?:@|(?:async )?def )", re.MULTILINE)
+_CODE_LINE: Final = re.compile(r"(?:[ \t]|\Z|@|\)|def |async |class |import |from |#|\w+ *=)")
 
 
 class ScriptedHuman:
-    """A simulated human that needs no model (contract: `sweet_rl.contracts.User`); one object serves any
-    number of episodes.
-    """
+    """A simulated human that needs no model (contract: `sweet_rl.contracts.User`), for any number of episodes."""
 
     name = "scripted"
 
     async def reply(self, context: UserContext) -> UserReply:
-        """Answer the agent's last message."""
         return UserReply(
             self.answer(context.problem_description, context.hidden_information, context.messages)
         )
 
     async def close(self) -> None:
-        """Do nothing: the human has no connection."""
+        """Nothing to free."""
 
     def answer(self, problem_description: str, hidden_information: str, messages: Sequence[Message]) -> str:
         """One or two sentences, at most 400 characters; never raises, whatever the texts are."""
@@ -192,7 +169,6 @@ class Answers:
 
     @cached_property
     def _rarity(self) -> dict[str, float]:
-        """Inverse document frequency of each word among the facts."""
         counts = Counter(word for fact in self._facts for word in fact.words)
         return {word: math.log(1 + len(self._facts) / count) for word, count in counts.items()}
 
@@ -233,14 +209,12 @@ def _gives_constants(fact: Fact) -> bool:
 
 
 def _adds_to(first: Fact, second: Fact) -> bool:
-    """Whether a second fact says something new, and gives away a constant with it."""
     if second.text in first.parts or first.text in second.parts or not _gives_constants(second):
         return False
     return not (second.numbers <= first.numbers and second.texts <= first.texts)
 
 
 def _after(opening: str, fact: Fact) -> str:
-    """The fact after an opening, if there is room for one."""
     if not opening or len(opening) + len(fact.text) > MAX_REPLY:
         return fact.text
     first = fact.text.split(" ", 1)[0]
@@ -249,7 +223,6 @@ def _after(opening: str, fact: Fact) -> str:
 
 
 def _yes_or_no(question: Question, fact: Fact) -> str:
-    """Where the question wants a yes or a no and the fact decides it."""
     verdict: bool | None = None
     if question.edge and not question.numbers:
         verdict = fact.inclusive
@@ -272,7 +245,6 @@ def recites(reply: str, source: str, known: str = "") -> bool:
 
 @lru_cache(maxsize=256)
 def _secrets(source: str, known: str) -> tuple[frozenset[tuple[str, ...]], tuple[str, ...]]:
-    """The runs of tokens and the lines of the source that must not be repeated."""
     public = _tokens(known)
     runs = {run for run in _runs(_tokens(source), _RUN) if _is_code(run)} - set(_runs(public, _RUN))
     lines = [tokens for line in source.splitlines() if len(tokens := _tokens(line)) >= _SHORTEST_LINE]
@@ -299,77 +271,33 @@ def _runs(tokens: Sequence[str], length: int) -> list[tuple[str, ...]]:
 
 
 def _is_code(tokens: Sequence[str]) -> bool:
-    """Whether more than constants in a row."""
     return not all(_LITERAL.match(token) for token in tokens)
 
 
 def answer_served(messages: Sequence[ServedMessage]) -> str:
-    """What the scripted human says to a prompt that holds what it knows."""
     context = context_of(messages)
     return ScriptedHuman().answer(context.problem_description, context.hidden_information, context.messages)
 
 
 def context_of(messages: Sequence[ServedMessage]) -> UserContext:
-    """What the human of a request knows."""
+    """What the human of a request knows: by the packaged prompt's sections, or as `LOOKED_FOR` says."""
     users = [message.text for message in messages if message.role == "user"]
     if users and "<hidden_information>" in users[-1]:
         return parse_simulator_prompt(users[-1])
-    filled = [message for message in messages if message.text.strip()]
-    first = next((at for at, message in enumerate(filled) if message.role not in _SYSTEM), len(filled))
-    place = next(
-        (at for at, message in enumerate(filled[: first + 1]) if _FUNCTION.search(message.text)), None
-    )
-    if place is None:
-        raise ValueError(f"there is no hidden function in the prompt. {LOOKED_FOR}")
-    hidden, rest = _function(filled[place].text)
-    later = [message for message in filled[place + 1 :] if message.role in {"user", "assistant"}]
-    if later:  # a chat, whose human is its assistant, unless an assistant spoke last
-        agent = later[-1].role
-        dialogue = [Message("assistant" if one.role == agent else "user", one.text) for one in later]
-    else:
-        dialogue = _of_text(rest)
+    before, *entries = _ENTRY.split("\n".join(message.text for message in messages))
+    found = _FUNCTION.search(before)
+    if found is None:
+        raise ValueError(f"there is no hidden function before the dialogue in the prompt. {LOOKED_FOR}")
+    first, *others = before[found.start() :].splitlines(keepends=True)
+    hidden = "".join((first, *takewhile(lambda line: _CODE_LINE.match(line.rstrip("\n")), others))).strip()
+    if len(hidden) > MAX_HIDDEN:
+        raise ValueError(f"the hidden function has more than {MAX_HIDDEN:,} characters.")
+    dialogue = [
+        Message("user" if role == "user" else "assistant", content.strip())
+        for role, content in zip(entries[::2], entries[1::2], strict=True)
+        if role != "agent"  # the cue to speak
+    ]
     if not dialogue or dialogue[-1].role != "assistant":
         what = "there is no dialogue in the prompt" if not dialogue else "the dialogue ends with the human"
         raise ValueError(f"{what}. {LOOKED_FOR}")
-    asked = next((message.content for message in dialogue if message.role == "user"), "")
-    return UserContext(asked, hidden, tuple(dialogue))
-
-
-def _function(text: str) -> tuple[str, str]:
-    """The first function of a text, with what belongs to it, and what follows."""
-    dialogue = _ENTRY.search(text)
-    left = _MAX_PARSED
-    for found in _FUNCTION.finditer(text, 0, len(text) if dialogue is None else dialogue.start()):
-        lines = text[found.start() :].splitlines(keepends=True)
-        width = len(found["indent"])
-        end = 1
-        while end < len(lines) and _CODE_LINE.match(lines[end][width:] if lines[end].strip() else ""):
-            end += 1
-        for last in range(end, 0, -1):  # the longest part that is Python: prose may follow
-            source = "".join(line[width:] if line.strip() else "\n" for line in lines[:last])
-            left -= len(source)
-            if len(source) > MAX_HIDDEN or left < 0:
-                raise ValueError(f"the hidden function has more than {MAX_HIDDEN:,} characters.")
-            try:
-                body = ast.parse(source).body
-            except (SyntaxError, ValueError, RecursionError, MemoryError):
-                continue
-            if any(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) for node in body):
-                return source.strip("\n") + "\n", "".join(lines[last:])
-    raise ValueError(f"there is no Python function before the dialogue that can be read. {LOOKED_FOR}")
-
-
-def _of_text(text: str) -> list[Message]:
-    """The dialogue as entries of a text; a last one without words is the cue to speak."""
-    found = list(_ENTRY.finditer(text))
-    dialogue = []
-    for entry, following in zip_longest(found, found[1:]):
-        content = text[entry.end() : following.start() if following else None]
-        if following is None:
-            if not content.partition("\n")[0].strip():
-                continue
-            if rule := _RULE.search(content):
-                content = content[: rule.start()]
-        role: Literal["user", "assistant"] = "user" if entry["role"].lower() in _HUMAN else "assistant"
-        dialogue.append(Message(role, content.strip()))
-    return dialogue
+    return UserContext(dialogue[0].content, f"{hidden}\n", tuple(dialogue))

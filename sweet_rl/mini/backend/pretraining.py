@@ -24,19 +24,14 @@ from sweet_rl.mini.backend.tasks import TRADES, problems, row_of
 from sweet_rl.mini.pretraining import Ask, Figure, Phase, PretrainingTexts, Text
 from sweet_rl.types import ANSWER_MARKER, Message
 
-UNINFORMED = extras.Noise(early=0.04)
-"""Early answers are there to be unlearnt from outcomes."""
+UNINFORMED = extras.Noise(early=0.04)  # Early answers are there to be unlearnt from outcomes
 
 INFORMED = extras.Noise(early=0.0, astray=0.5)
-"""Of a teacher who has read the solution. Half of its questions are any question, drawn turn by turn: if it
-were half of the dialogues, wasted questions would tell a reader that the next one is wasted, too. It never
-answers early, so that a critic that has read the solution does not begin with a liking for that."""
+"""A teacher who has read the solution; half of its questions are any question, drawn turn by turn."""
 
 _DRILLS, _DIALOGUES = 3000, 100
-"""What the tokenizer is learnt from."""
 
-MISSES = 5
-"""Told texts are looked at after 0 to 4 wasted questions: a reader must not conclude from them."""
+MISSES = 5  # Told texts are looked at after 0 to 4 wasted questions: a reader must not conclude from them
 
 QUESTIONS = tuple(map(extras.question, extras.EXTRAS))
 _BEGINNINGS = (*QUESTIONS, f"{ANSWER_MARKER}\n")
@@ -51,12 +46,10 @@ class Moment:
     asked: tuple[str, ...] = ()
 
     def text(self, solution: str | None = None) -> Text:
-        """The dialogue so far, after a solution where one is given."""
         return replace(_dialogue(self.problem, self.asked), solution=solution)
 
 
 def figures(ask: Ask, *, each: int = 60, dialogues: int = 300) -> list[Figure]:
-    """All gates of an agent."""
     drawn = problems(TRADES, TRADES, "dev", 0)
     moments = [[_moment(next(drawn), misses) for _ in range(each)] for misses in range(MISSES)]
     rows = [moment for row in moments for moment in row]
@@ -110,11 +103,7 @@ def gap(asked: Sequence[str], logprobs: Sequence[float]) -> float:
 
 
 def habits(ask: Ask, tasks: Sequence[Problem]) -> Iterator[Figure]:
-    """What an agent without a solution does in whole dialogues, drawn at temperature 1; other turns end a
-    dialogue.
-
-    Repetitions and early answers are sums of probabilities over the turns of the dialogues that were drawn.
-    """
+    """What an agent without a solution does in whole dialogues, drawn at temperature 1; other turns end a dialogue."""
     rng, gaps = Random(0), []
     repeated = early = other = 0.0
     playing: list[tuple[Problem, tuple[str, ...]]] = [(problem, ()) for problem in tasks]
@@ -178,12 +167,10 @@ def enumerating(rng: Random) -> Text:
 
 
 def dialogue(rng: Random, *, named: bool = False) -> Text:
-    """What the noisy teacher and the scripted human say to each other."""
     return _played(extras.easy(rng) if named else extras.uniform(rng), rng, UNINFORMED)
 
 
 def informed(rng: Random, wasted: int = 0) -> Text:
-    """The same after the solution, which the teacher has read, too."""
     problem = extras.uniform(rng)
     free = [extra for extra in extras.EXTRAS if extra not in _charged(problem)]
     return _played(problem, rng, INFORMED, dict(problem.rules), rng.sample(free, wasted))
@@ -214,7 +201,6 @@ def _played(
     relevant: Collection[str] = (),
     wasted: Sequence[str] = (),
 ) -> Text:
-    """A dialogue whose teacher prefers the relevant extras, after some wasted questions."""
     request = row_of(problem)["problem_description"]
     messages = [Message("user", request)]
     while True:

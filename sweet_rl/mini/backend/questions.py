@@ -20,14 +20,12 @@ _LISTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 _STOP_WORDS = frozenset(_LISTS["stop_words"].split())
 
 Intent = StrEnum("Intent", "DETAIL MORE CONFIRM CODE STATEMENT")
-"""What a message, or one sentence of it, is after."""
 
 Topic = StrEnum(
     "Topic",
     "DEFAULT INPUT OUTPUT RESULT THRESHOLD MINIMUM MAXIMUM MORE LESS FORMULA LABEL EMPTY ERROR OTHERWISE "
     "ROUND CASE ORDER",
 )
-"""What a fact is about, and what a question asks for."""
 
 SHAPES = frozenset({Topic.INPUT, Topic.OUTPUT})
 """What goes in and what comes out, as opposed to what happens in between."""
@@ -42,7 +40,6 @@ VAGUE = frozenset({Topic.FORMULA, Topic.RESULT})
 
 
 def phrases(listed: str) -> re.Pattern[str]:
-    """A pattern for any of the phrases of a comma-separated list."""
     escaped = (re.escape(" ".join(phrase.split())) for phrase in listed.split(","))
     either = "|".join(phrase.replace(r"\*", r"\w*").replace(r"\ ", r"\s+") for phrase in escaped)
     return re.compile(rf"(?<!\w)(?:{either})(?!\w)", re.IGNORECASE)
@@ -55,9 +52,7 @@ SIGNS = {Topic(topic): phrases(listed) for topic, listed in _LISTS["signs"].item
 }
 """How a sentence about the function shows what it is about."""
 TRIGGERS = {Topic(topic): phrases(listed) for topic, listed in _LISTS["triggers"].items()}
-"""The words of a question that name a topic."""
-BEYOND = phrases(_LISTS["beyond"])
-"""What functions like these say nothing about."""
+BEYOND = phrases(_LISTS["beyond"])  # What functions like these say nothing about
 
 
 @lru_cache(maxsize=8192)
@@ -77,22 +72,16 @@ def stems(text: str) -> frozenset[str]:
 
 
 def numbers_in(text: str) -> frozenset[float]:
-    """The numbers of a text; digits inside words do not count."""
     return frozenset(float(number) for number in _NUMBER.findall(text))
 
 
 def quotes_in(text: str) -> frozenset[str]:
-    """What a text quotes, in any kind of quotation marks."""
     return frozenset("".join(groups) for groups in _QUOTED.findall(text))
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One sentence of the agent, taken apart.
-
-    `triggers` are topics with the stems that name them, `subject` the words beside those; `polar` questions
-    want a yes or a no, `edge` ones ask whether the edge of a threshold counts.
-    """
+    """One sentence; `edge` ones ask whether the edge of a threshold counts, `subject` are words of no topic."""
 
     intent: Intent
     text: str
@@ -106,7 +95,6 @@ class Question:
 
     @property
     def topics(self) -> frozenset[Topic]:
-        """The topics that a question is about."""
         return frozenset(self.triggers)
 
 

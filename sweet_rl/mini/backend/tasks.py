@@ -22,10 +22,7 @@ SPLITS = ("train", "dev", "test")
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Families that take turns, by name; `fields` are added to each row.
-
-    Where it `recurs`, two tasks of a split may have the same rules (not inputs).
-    """
+    """Families that take turns; `fields` are added to each row; if it `recurs`, two tasks may have the same rules."""
 
     families: Mapping[str, Family]
     recurs: bool = False
@@ -37,17 +34,15 @@ def trades(count: int) -> World:
     return World({TRADES: extras.of_trades(count)}, recurs=True, fields={TRADES: count})
 
 
-TRADES = "trades"
-"""The world whose name may say how many trades there are, as in `trades=10`."""
+TRADES = "trades"  # The world whose name may say how many trades there are, as in `trades=10`
 
 
-WORLDS = {
+WORLDS = {  # Every world by its name; the first one is meant where none is named
     "usual": World({"usual": extras.usual}, recurs=True),
     TRADES: trades(len(extras.TRADES)),
     "easy": World({"easy": extras.easy}, recurs=True),
     "families": World({family.__name__: family for family in families.ALL}),
 }
-"""Every world by its name; the first one is meant where none is named."""
 
 DEFAULT_WORLD = "usual"
 
@@ -64,7 +59,6 @@ def generate(split: str, n: int, seed: int = 0, world: str = DEFAULT_WORLD) -> l
 
 
 def world_of(name: str) -> World:
-    """A world by its name."""
     kind, sign, count = name.partition("=")
     if kind == TRADES and sign:
         if not (count.isascii() and count.isdigit() and 1 <= int(count) <= len(extras.TRADES)):
@@ -89,7 +83,6 @@ def check_trades(tasks: Sequence[Task], count: int, source: str) -> None:
 
 
 def problems(world: str, family: str, split: str, seed: int) -> Iterator[Problem]:
-    """An endless stream of different problems of one family."""
     found = world_of(world)
     draw, recurs = found.families[family], found.recurs
     seen: set[int] = set()

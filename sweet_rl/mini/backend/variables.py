@@ -34,7 +34,6 @@ def the(name: str) -> str:
 
 
 def bare(noun: str) -> str:
-    """The noun phrase without its article."""
     return noun.removeprefix("the ")
 
 
@@ -56,7 +55,6 @@ def be(phrase: str) -> str:
 
 
 def with_be(phrase: str) -> str:
-    """A noun phrase with its verb: "the prices are"."""
     return f"{phrase} {be(phrase)}"
 
 
@@ -69,31 +67,27 @@ def quote(text: str) -> str:
 
 
 def constant(value: object) -> str:
-    """A literal in words; numbers keep the digits that the function has."""
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace")
     return quote(value) if isinstance(value, str) else "..." if value is Ellipsis else str(value)
 
 
 def enumerate_words(items: Sequence[str], conjunction: str = "and") -> str:
-    """["a", "b", "c"] -> "a, b and c"."""
     return f" {conjunction} ".join(filter(None, (", ".join(items[:-1]), *items[-1:])))
 
 
 _STRONGEST_FIRST = ("dict", "text", "list", "number", "optional", "flag")
-_KIND_BY_METHOD = {
+_KIND_BY_METHOD = {  # What a variable is whose method is called
     **dict.fromkeys("append extend sort remove insert".split(), "list"),
     **dict.fromkeys("items keys values get".split(), "dict"),
     **dict.fromkeys("lower upper strip split replace title isdigit".split(), "text"),
     **dict.fromkeys("startswith endswith splitlines".split(), "text"),
 }
-"""What a variable is whose method is called."""
-_KIND_OF_CALL = {
+_KIND_OF_CALL = {  # What a call gives
     **dict.fromkeys("split splitlines sorted list".split(), "list"),
     **dict.fromkeys("join lower upper strip replace title capitalize zfill str".split(), "text"),
     **dict.fromkeys("len sum int round abs".split(), "number"),
 }
-"""What a call gives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +106,6 @@ class Scope:
     indexes: dict[str, str] = field(default_factory=dict)
 
     def kind(self, node: ast.expr) -> str:
-        """What an expression gives, "" when that is not known."""
         match node:
             case ast.Name(id=name):
                 return self.kinds.get(name, "")
@@ -136,7 +129,6 @@ class Scope:
 
 
 def scope_of(function: ast.AST) -> Scope:
-    """Collect the properties that each variable's uses show."""
     clues: dict[str, set[str]] = defaultdict(set)
     keys: dict[str, dict[str, None]] = defaultdict(dict)
     options: dict[str, dict[str, None]] = defaultdict(dict)

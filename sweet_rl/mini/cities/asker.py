@@ -23,24 +23,18 @@ QUESTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     place: (f"Is your city in {place}?", f"Is your home town in {place}?", f"Is it located in {place}?")
     for place in read("asked")["places"]
 } | {name: tuple(wordings) for name, wordings in read("asked")["questions"].items()}
-"""What is asked, in the wordings that the seed chooses from."""
 
 
 def make_player(
     _name: str, cities: Sequence[str], *, skill: float, max_turns: int, system_prompt: str
 ) -> CityAsker:
-    """The asker, who knows the packaged table."""
     return CityAsker(
         CityOracle().answer, cities, skill=skill, max_turns=max_turns, system_prompt=system_prompt
     )
 
 
 class CityAsker(ScriptedPolicy):
-    """Asks by information gain and guesses when one city is left, or when guessing is all there is time for.
-
-    `answer` is what the oracle says of a city to a question; with the probability `skill` it asks the best
-    question, else any.
-    """
+    """Asks by information gain, with the probability `skill`; guesses when one city or no time is left."""
 
     name = "asker"
 

@@ -22,16 +22,12 @@ from sweet_rl.mini.cities.table import CONTINENTS, City, Topic, cities, phrases,
 from sweet_rl.types import UserContext, UserReply
 
 CANNOT: Final = "I can't answer that question."
-"""The reply to agents that ask for the name instead of guessing it."""
 
 NOT_SURE: Final = "I am not sure."
-"""The reply to a question that is not understood, or to which the table has no answer."""
 
 NEAR_KM: Final = 150
-"""Two cities within this distance are near each other."""
 
-_COMMON: Final = 6
-"""A word in the texts of more cities than this says nothing."""
+_COMMON: Final = 6  # A word in the texts of more cities than this says nothing
 
 _LARGE: Final = frozenset((*CONTINENTS, "Southeast Asia", "Latin America"))
 _PLAIN_TOPICS: Final = frozenset(("traffic", "history", "ancient", "skyscrapers"))
@@ -49,16 +45,13 @@ _PART: Final = re.compile(
 )
 _SIDE_OF: Final = re.compile(r"\b(north|south|east|west) of (?!the|your|its)")
 
-Answer = str | bool | None
-"""A sentence, yes or no, or None where a rule does not know."""
+Answer = str | bool | None  # A sentence, yes or no, or None where a rule does not know
 
 _FIELD: Final = re.compile(r"\{([^:}]+)(?::(\d))?\}")
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule; its fields are those that the head of `questions.toml` explains."""
-
     named: Sequence[str] = ()
     unnamed: Sequence[str] = ()
     ask: str = ""
@@ -76,7 +69,6 @@ class Rule:
     rules: str = ""
 
     def fits(self, question: Question) -> bool:
-        """Whether it is made for this question."""
         return (
             all(question.has(needed) for needed in (self.ask, self.also) if needed)
             and not (self.but and question.has(self.but))
@@ -88,7 +80,6 @@ class Rule:
         )
 
     def answer(self, city: City, question: Question) -> Answer:
-        """The answer to a question about a city; None where none is known."""
         if self.rules:
             return answer(self.rules, city, question)
         if self.by:
@@ -153,7 +144,6 @@ def say(text: str, city: City) -> str | None:
 
 
 def listed(names: Sequence[Any]) -> str:
-    """Names as people list them: "a, b and c"."""
     *first, last = map(str, names)
     return f"{', '.join(first)} and {last}" if first else last
 
@@ -213,7 +203,6 @@ def sight_of_kind(city: City, question: Question) -> Answer:
 
 
 def is_spelled(city: City, question: Question) -> bool | None:
-    """First and last letters, and how many."""
     if found := _LETTER.search(question.text):
         letters = city.name.lower()
         return letters[-1 if found[1] == "end" else 0] == found[2]
@@ -223,12 +212,10 @@ def is_spelled(city: City, question: Question) -> bool | None:
 
 
 def is_guessed(city: City, question: Question) -> bool | None:
-    """Whether it is among the cities that the question names."""
     return city.key in question.names("city") or None
 
 
 def is_near_capital(city: City, question: Question) -> bool | None:
-    """Near the capital; None where that is not in the list, and a capital is not near itself."""
     del question
     heads = [other for other in cities().values() if other.capital and other.land is city.land]
     if city.capital or not heads:
@@ -237,7 +224,6 @@ def is_near_capital(city: City, question: Question) -> bool | None:
 
 
 def is_capital_of_its_country(city: City, question: Question) -> bool:
-    """Whether the city that the question names is the capital of the hidden one's country."""
     named = (*question.names("city"), *question.names("elsewhere"))
     return city.land.capital in {name.partition(",")[0] for name in named}
 
@@ -257,7 +243,6 @@ def is_capital_of_named(city: City, question: Question) -> bool:
 
 
 def is_as_populous(city: City, question: Question) -> bool | None:
-    """More or fewer people than a number."""
     text = _NUMBER_WORD.sub(lambda word: str(_NUMBER_WORDS.index(word[1]) + 1), question.text)
     number = _NUMBER.search(text)
     if not number:
@@ -271,7 +256,6 @@ def is_as_populous(city: City, question: Question) -> bool | None:
 
 
 def is_largest(city: City, question: Question) -> bool | None:
-    """Its place by population in its country."""
     if question.names("topic") and not question.has("largest city, biggest city, city in"):
         return None
     places = question.names("place")
@@ -305,7 +289,6 @@ def is_known_for(city: City, question: Question) -> bool | None:
 
 
 def is_general(city: City, question: Question) -> bool | None:
-    """Topics that nearly every big city has."""
     if question.has("$ties") and (question.names("place") or question.names("adjective")):
         return None
     if _is_location(question) and not question.has("near, nearby, any"):
@@ -314,7 +297,6 @@ def is_general(city: City, question: Question) -> bool | None:
 
 
 def _has_any(city: City, names: Sequence[str]) -> bool:
-    """Whether it is known for one of the topics, the telling ones if there are some."""
     known = _telling(names) or [topics()[name] for name in names]
     return any(city.name in topic.cities for topic in known)
 
@@ -351,7 +333,6 @@ def _own_words() -> Mapping[str, frozenset[str]]:
 
 
 def is_to_the_side(city: City, question: Question) -> bool | None:
-    """Whether it lies to that side of another city."""
     found, others = _SIDE_OF.search(question.text), _other_cities(city, question)
     if not found or not others:
         return None
@@ -362,7 +343,6 @@ def is_to_the_side(city: City, question: Question) -> bool | None:
 
 
 def is_near_city(city: City, question: Question) -> bool | None:
-    """Whether it is near another city of the list."""
     others = _other_cities(city, question)
     return any(city.distance_km(other) < NEAR_KM for other in others) if others else None
 
@@ -441,14 +421,12 @@ def is_at_water(city: City, question: Question) -> bool:
 
 
 def is_at_mountain(city: City, question: Question) -> bool:
-    """Whether mountains that are named are close by."""
     return any(plain(name) in plain(own) for name in question.names("mountain") for own in city.mountains)
 
 
-FUNCTIONS: Final[Mapping[str, Callable[[City, Question], Answer]]] = {
+FUNCTIONS: Final[Mapping[str, Callable[[City, Question], Answer]]] = {  # What rules name in `by`
     name: one for name, one in globals().items() if name.startswith(("is_", "has_", "capital_", "sight_"))
 }
-"""What rules name in `by`."""
 
 
 class CityOracle:
@@ -457,20 +435,17 @@ class CityOracle:
     name = "cities"
 
     async def reply(self, context: UserContext) -> UserReply:
-        """Answer the agent's last message."""
         asked = context.messages[-1].content if context.messages else ""
         return UserReply(self.answer(context.hidden_information, asked))
 
     async def close(self) -> None:
-        """Do nothing: the oracle is a table."""
+        """Nothing to free."""
 
     def answer(self, city: str, question: str) -> str:
-        """One short sentence; deterministic."""
         return _answer(city_named(city), question)
 
 
 def city_named(name: str) -> City:
-    """The city of the table with this "City, Country"."""
     found = cities().get(name) or _by_plain_name().get(plain(name).replace(", ", ","))
     if found is None:
         raise UsageError(

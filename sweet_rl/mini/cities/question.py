@@ -14,8 +14,7 @@ from typing import Final
 
 from sweet_rl.mini.cities.table import cities, countries, elsewhere, phrases, read, topics
 
-LONGEST_QUESTION: Final = 500
-"""Characters that are read; a person's question is far shorter."""
+LONGEST_QUESTION: Final = 500  # Characters that are read; a person's question is far shorter
 
 _LONGEST_PHRASE: Final = 6
 _HOME: Final = re.compile(
@@ -40,11 +39,7 @@ _NOT: Final = re.compile(r"\b(?:not|isn't|doesn't|aren't|isnt|doesnt|don't|never
 
 @dataclass(frozen=True)
 class Question:
-    """One question.
-
-    `words` are lower case, without accents and plural s; `found` holds what they name, by kind; `rest` names
-    nothing, `unknown` are the capitalised of these; `open` questions want a sentence.
-    """
+    """A question; `found` is what its words name, by kind, `rest` names nothing; an `open` one wants a sentence."""
 
     raw: str
     text: str
@@ -60,7 +55,6 @@ class Question:
         return any(padded in self._padded for phrase in listed for padded in _padded(phrase))
 
     def names(self, kind: str) -> tuple[str, ...]:
-        """What it names of a kind: "city", "place", "topic", "unknown" and so on."""
         return self.unknown if kind == "unknown" else self.found.get(kind, ())
 
     @property
@@ -70,7 +64,6 @@ class Question:
 
     @cached_property
     def topics_by_half(self) -> tuple[tuple[str, ...], ...]:
-        """The topics on each side of every "or"; one tuple where there is none."""
         halves = " ".join(self.words).split(" or ")
         return tuple(_look_up(tuple(half.split()))[0].get("topic", ()) for half in halves)
 
@@ -97,7 +90,6 @@ def read_question(text: str) -> Question:
 
 
 def _unknown(raw: str, rest: frozenset[str]) -> tuple[str, ...]:
-    """Capitalised words that no phrase took."""
     bare = [word.strip(".,;:!?\"'()") for word in raw.split()]
     names = [word for word in bare if word[:1].isupper() and word not in listed_words("not_names")]
     if len(names) == sum(bool(word) for word in bare):  # all words are capitalised: that says nothing
@@ -129,7 +121,6 @@ def singular(word: str) -> str:
 
 
 def words_of(phrase: str) -> tuple[str, ...]:
-    """A phrase of a table as `Question.words` has it."""
     return tuple(singular(word) for word in re.findall(r"[a-z0-9']+", plain(phrase)))
 
 
@@ -159,9 +150,7 @@ def _look_up(words: tuple[str, ...]) -> tuple[Mapping[str, tuple[str, ...]], fro
 
 @cache
 def _lexicon() -> Mapping[tuple[str, ...], Sequence[tuple[str, str]]]:
-    """Every known phrase with what it may mean: (kind, name) pairs; words of a topic, place or people are no
-    sight's name.
-    """
+    """Every known phrase with its (kind, name) pairs; words of a topic, place or people are no sight's name."""
     known: dict[tuple[str, ...], dict[tuple[str, str], None]] = defaultdict(dict)
     for kind, name, phrase in _entries():
         meant = known[words_of(phrase)]
@@ -219,5 +208,4 @@ def _proper_names(sight: str) -> Iterable[str]:
 
 @cache
 def listed_words(name: str) -> frozenset[str]:
-    """The phrases of a list of `words.toml`."""
     return frozenset(phrases(read("words")[name]))

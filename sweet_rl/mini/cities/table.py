@@ -14,8 +14,6 @@ from typing import Any, Final
 
 @dataclass(frozen=True, slots=True)
 class Weather:
-    """A kind of weather: the sentence that describes it, and the words a question may name it by."""
-
     says: str
     words: frozenset[str]
 
@@ -96,13 +94,11 @@ class City:
 
     @cached_property
     def positions(self) -> Mapping[str, str]:
-        """Its part (north, ...) of each place that it is in, as far as the table says."""
         land = dict.fromkeys((self.land.name, *self.land.also), self.part)
         return {**self.land.parts, **self.parts, **land}
 
     @cached_property
     def languages(self) -> tuple[str, ...]:
-        """What people speak at home first, then what else is spoken."""
         return tuple(dict.fromkeys((*self.local, *self.land.languages)))
 
     @cached_property
@@ -119,7 +115,6 @@ class City:
 
     @property
     def side(self) -> str:
-        """Where in its country: "north", "centre"."""
         return "centre" if self.part == "central" else re.sub(" ?central ?", "", self.part)
 
     @property
@@ -135,12 +130,10 @@ class City:
 
     @property
     def ordinal(self) -> str:
-        """Its place by population in its country, in a word; only to the eighth."""
         return ["", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"][self.rank]
 
     @property
     def young(self) -> bool:
-        """Whether it was founded since 1800."""
         return bool(re.search(r"\b(?:1[89]|20)\d\d\b", self.since)) and "as " not in self.since
 
     @property
@@ -166,10 +159,7 @@ class City:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A thing cities are known for: the phrases that name it, and the cities (by name) that have it.
-
-    A `general` topic says little: nearly all cities have it, and others in the same question decide instead.
-    """
+    """What cities are known for, and which, by name; of a `general` topic, which nearly all have, others decide."""
 
     name: str
     words: tuple[str, ...]
@@ -187,7 +177,6 @@ def countries() -> Mapping[str, Country]:
 
 @cache
 def cities() -> Mapping[str, City]:
-    """The 91 cities in the table's order, by their published "City, Country"."""
     found = {}
     for key, row in read("table").items():
         name, _, country = key.partition(", ")
@@ -199,7 +188,6 @@ def cities() -> Mapping[str, City]:
 
 @cache
 def topics() -> Mapping[str, Topic]:
-    """What cities are known for, by the topic's name."""
     found = {}
     for name, row in read("topics").items():
         general, but, lands = row.get("all", False), row.get("but", ()), row.get("countries", ())
@@ -217,7 +205,6 @@ def elsewhere() -> Mapping[str, tuple[str, ...]]:
 
 @cache
 def read(name: str) -> dict[str, Any]:
-    """One of the TOML files beside this one."""
     return tomllib.loads((files(__package__) / f"{name}.toml").read_text(encoding="utf-8"))
 
 
@@ -234,7 +221,6 @@ def _tuples(row: Mapping[str, Any]) -> dict[str, Any]:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
 
 
-WEATHER: Final[Mapping[str, Weather]] = {
+WEATHER: Final[Mapping[str, Weather]] = {  # Kinds of weather by the name that `table.toml` uses
     kind: Weather(row["says"], frozenset(phrases(row["words"]))) for kind, row in read("weather").items()
 }
-"""Kinds of weather by the name that `table.toml` uses."""

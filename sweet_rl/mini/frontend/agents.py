@@ -85,7 +85,6 @@ class Words:
     centred: bool = False
 
     def html(self) -> str:
-        """Its element."""
         tag = "h1" if self.size >= 28 else "h2" if self.size >= 20 else "p"
         several = self.lines > 1
         style = (
@@ -111,8 +110,6 @@ class Words:
 
 @dataclass(slots=True, eq=False)
 class Block:
-    """An element without text; `kind` is "area", "picture" or "input field"."""
-
     kind: str
     x: float
     y: float
@@ -121,7 +118,6 @@ class Block:
     color: str = "#ffffff"
 
     def html(self) -> str:
-        """Its element."""
         place = f"position:absolute;left:{self.x:g}px;top:{self.y:g}px;"
         size = f"width:{self.width:g}px;height:{self.height:g}px"
         if self.kind == "picture":
@@ -134,8 +130,6 @@ class Block:
 
 @dataclass(slots=True)
 class Canvas:
-    """A whole page: size in pixels, background, texts and blocks."""
-
     width: int = 1366
     height: float = 768
     background: str = "#ffffff"
@@ -143,7 +137,6 @@ class Canvas:
     blocks: list[Block] = field(default_factory=list)
 
     def in_reading_order(self) -> list[Words]:
-        """The texts line by line, then from the left."""
         return sorted(self.words, key=lambda words: (round(words.y / 10), words.x))
 
     def html(self) -> str:
@@ -231,7 +224,6 @@ def apply_remarks(canvas: Canvas, remarks: str) -> int:
 
 
 def _edits_of_blocks(canvas: Canvas, remarks: str) -> Iterator[Callable[[], None]]:
-    """Changes of the page itself and of what is no text."""
     for found in _BACKGROUND.finditer(remarks):
         yield partial(setattr, canvas, "background", found[1])
     for found in _HEIGHT.finditer(remarks):
@@ -287,7 +279,6 @@ def _remove(several: list[T], one: T) -> None:
 
 
 def _find_block(canvas: Canvas, color: str | None, kind: str | None, x: str, y: str) -> Block | None:
-    """The nearest block of that kind, of that colour where one is named."""
     of_kind = [block for block in canvas.blocks if block.kind == (kind or "area")]
     alike = [block for block in of_kind if color in {None, block.color}]
     return min(
@@ -359,10 +350,7 @@ class GenericDesigner(ScriptedPolicy):
 
 
 class ImproverDesigner(ScriptedPolicy):
-    """Begins like the generic one and changes its page as asked; knows nothing but the dialogue.
-
-    It answers in the last turn, or when nothing is left to do.
-    """
+    """Begins like the generic one and changes its page as asked, until the last turn or nothing is left to do."""
 
     name = "improver"
 

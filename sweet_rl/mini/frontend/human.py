@@ -26,21 +26,15 @@ from sweet_rl.mini.frontend.scene import (
 )
 from sweet_rl.types import Message, UserContext, UserReply
 
-LIMIT: Final = 1000
-"""Characters of a reply: what the world lets the agent see."""
+LIMIT: Final = 1000  # Characters of a reply: what the world lets the agent see
 ALIKE: Final = "The two pages look alike to me."
 NOTHING_SHOWN: Final = "I cannot see a page of yours yet, so this is what I have in mind."
-_SHORT: Final = 50
-"""Characters by which a text is called once it is known."""
-_LONG: Final = 600
-"""Characters of a new text that are read out at once."""
-_READING: Final = 4.0
-"""People look at texts first: what a text covers counts more than plain ground."""
+_SHORT: Final = 50  # Characters by which a text is called once it is known
+_LONG: Final = 600  # Characters of a new text that are read out at once
+_READING: Final = 4.0  # People look at texts first: what a text covers counts more than plain ground
 _SAME_COLOR: Final = 0.03
-_SAME_PLACE: Final = 6.0
-"""Differences below this many pixels are not seen."""
-_LIKE: Final = 0.6
-"""Similarity of wording from which two texts are versions of one."""
+_SAME_PLACE: Final = 6.0  # Differences below this many pixels are not seen
+_LIKE: Final = 0.6  # Similarity of wording from which two texts are versions of one
 
 _TOPICS: Final = {
     "color": re.compile(r"\b(?:colou?rs?|palette|background|shades?|dark|light|theme)\b", re.IGNORECASE),
@@ -56,7 +50,6 @@ _COLORS: Final[dict[str, Color]] = {
     "dark blue": (30, 55, 130), "indigo": (95, 95, 235), "purple": (135, 75, 225), "light purple": (220, 210, 250),
 }  # fmt: skip
 Pairs = list[tuple[int, int]]
-"""Indices into the target's and the draft's list."""
 
 
 class Remark(NamedTuple):
@@ -68,11 +61,7 @@ class Remark(NamedTuple):
 
 
 class ScriptedViewer:
-    """Compares what two browsers' windows show and names the most salient differences; it is never shown the
-    source.
-
-    An agent that has no page yet hears of the wanted one, first of what it asked about, and nothing twice.
-    """
+    """Compares what two browsers' windows show; an agent without a page hears of the wanted one, nothing twice."""
 
     name = "scripted"
 
@@ -80,16 +69,14 @@ class ScriptedViewer:
         self._targets: OrderedDict[tuple[bytes, tuple[Box, ...]], Scene] = OrderedDict()
 
     async def reply(self, context: UserContext) -> UserReply:
-        """At most `LIMIT` characters."""
         if not isinstance(context, PageContext):
             raise TypeError("a human with eyes needs a PageContext")
         return UserReply(await asyncio.to_thread(self.answer, context))
 
     async def close(self) -> None:
-        """Do nothing: the human has no connection."""
+        """Nothing to free."""
 
     def answer(self, context: PageContext) -> str:
-        """What differs between draft and target, or what the target is like without a draft."""
         page = context.target
         key = (sha256(page.image).digest(), page.boxes)
         target = self._targets.pop(key, None) or parse_page(page)
@@ -313,7 +300,6 @@ def _match_elements(target: Sequence[Element], draft: Sequence[Element]) -> Pair
 
 
 def _greedy(ones: Sequence[int], others: Sequence[int], score: Callable[[int, int], float | None]) -> Pairs:
-    """The best pair first, then the best of the rest; a pair without a score is none."""
     scored = [(value, -i, -j) for i in ones for j in others if (value := score(i, j)) is not None]
     pairs: dict[int, int] = {}
     taken: set[int] = set()
@@ -325,7 +311,6 @@ def _greedy(ones: Sequence[int], others: Sequence[int], score: Callable[[int, in
 
 
 def _color(value: Color) -> str:
-    """A name that people use, and the exact code."""
     name = min(_COLORS, key=lambda name: color_distance(_COLORS[name], value))
     return f"{name} (#{value[0]:02x}{value[1]:02x}{value[2]:02x})"
 
@@ -344,12 +329,10 @@ def _region(x: float, y: float, scene: Scene) -> str:
 
 
 def _letters(text: Text) -> str:
-    """Size, weight and colour of a text in words."""
     return f"in {'bold ' if text.bold else ''}{_color(text.color)} letters of {round(text.size)} px"
 
 
 def _spread(text: Text) -> str:
-    """The position and the extent of a text."""
     description = f"{_place(text)}, {round(text.width)} px wide"
     if text.lines > 1:
         centred = "centred " if text.centred else ""
@@ -358,7 +341,6 @@ def _spread(text: Text) -> str:
 
 
 def _noun(what: Element, scene: Scene) -> str:
-    """The noun for an element: its kind, or the colour of a box or band."""
     if what.color is None:
         return what.kind
     return f"{_color(what.color)} {'band' if what.width > 0.97 * scene.width else 'box'}"
@@ -382,5 +364,4 @@ def _call(texts: Sequence[Text], index: int) -> str:
 
 
 def _begin(sentence: str) -> str:
-    """The text with a capital first letter."""
     return sentence[:1].upper() + sentence[1:]

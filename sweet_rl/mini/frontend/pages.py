@@ -27,15 +27,11 @@ from sweet_rl.types import Json, derive_seed, digest
 
 T = TypeVar("T")
 Look = dict[str, Any]
-"""Classes by purpose, the colour's name, whether it is `dark`, and the plain `css` that some classes need.
-
-`bar` is a band in the main colour with its text, `soft` a pale band, `accent` text in the main colour.
-"""
+"""Classes by purpose, the colour's name, whether it is `dark`, and the plain `css` that some classes need."""
 
 SPLITS = ("train", "test")
 
 TAILWIND = "https://cdn.jsdelivr.net/npm/tailwindcss@2.2.19/dist/tailwind.min.css"
-"""The style sheet that every published page refers to."""
 
 WORDS: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
 
@@ -57,12 +53,10 @@ class Page:
 
     @property
     def arrangement(self) -> str:
-        """A digest of all that is not wording; it decides the split."""
         return digest([*self.css, arrangement(self.body)])
 
     @property
     def html(self) -> str:
-        """The page in the form of the published ones."""
         link = f'<link href="{TAILWIND}" rel="stylesheet">'
         style = ["<style>", *self.css, "</style>"] if self.css else []
         return "\n".join(["<html>", link, *style, to_html(self.body), "</html>"])
@@ -90,7 +84,6 @@ def pages(kind: str, split: str, seed: int) -> Iterator[Page]:
 
 
 def draw_page(kind: str, seed: int, number: int) -> Page:
-    """One page of a kind, whatever its split."""
     draw = Draw("mini-web", seed, kind, number)
     topic = draw.say(topics_for(kind))
     site = Site(draw, draw_look(draw), topic, draw.say(topic["names"]))
@@ -99,7 +92,6 @@ def draw_page(kind: str, seed: int, number: int) -> Page:
 
 
 def topics_for(kind: str) -> list[dict[str, Any]]:
-    """What a page of this kind can be about."""
     suited = WORDS["only_for"].get(kind)
     return [topic for topic in WORDS["topics"] if suited is None or topic["about"] in suited]
 
@@ -112,25 +104,18 @@ class Draw:
         self.some, self.number, self._below = rng.sample, rng.randint, rng.randrange
 
     def pick(self, *options: T) -> T:
-        """One of a few arrangements."""
         return self.say(options)
 
     def say(self, options: Sequence[T]) -> T:
-        """One of the wordings, drawn with equal chance."""
         return options[self._below(len(options))]
 
     def shuffled(self, options: Sequence[T]) -> list[T]:
-        """All of them, in some order."""
         return self.some(options, len(options))
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One site: its dice, its look, what it is about and how it is called.
-
-    Templates draw as they are rendered, so the order of what they write decides what is drawn. Every text is
-    escaped.
-    """
+    """One site. Templates draw as they are rendered, so the order of what they write decides what is drawn."""
 
     draw: Draw
     look: Look
@@ -138,7 +123,6 @@ class Site:
     brand: str
 
     def body(self, kind: str) -> Element:
-        """A page of a kind, from <body> on."""
         known = {
             **{name: getattr(self.draw, name) for name in ("pick", "say", "some", "shuffled", "number")},
             **{name: getattr(self, name) for name in ("facts", "mail", "look", "topic", "brand")},
@@ -154,17 +138,11 @@ class Site:
         return own + self.draw.some(WORDS["thoughts"], n - len(own))
 
     def mail(self) -> str:
-        """Its e-mail address."""
         name = "".join(letter for letter in self.brand.lower() if letter.isascii() and letter.isalpha())
         return f"hello@{name}.example"
 
     def request(self, kind: str) -> str:
-        """The agent's task text: an idea of a page, as vague as the ideas that ColBench's pages were made
-        from.
-
-        It says what the page is for and what is found on it, and at most hints at its colours. Where things
-        stand, how many there are and what they look like is for the agent to ask.
-        """
+        """The agent's task text, as vague as the ideas that ColBench's pages were made from."""
 
         def upper(text: str) -> str:
             return text[0].upper() + text[1:]
@@ -245,10 +223,7 @@ def draw_look(draw: Draw) -> Look:
 
 
 def parse(source: str) -> Element:
-    """The tree of a rendered template, which is XML: an unclosed tag raises a `ParseError`.
-
-    Blanks around a text and too many in a class are dropped, and so is a class that is empty.
-    """
+    """The tree of a rendered template, which is XML: an unclosed tag raises a `ParseError`."""
     root = fromstring(source)  # rendered from this package's own files
     for element in root.iter():
         element.text, element.tail = (element.text or "").strip(), (element.tail or "").strip()

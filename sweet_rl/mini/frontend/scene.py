@@ -22,24 +22,18 @@ if TYPE_CHECKING:
 _PICTURES: Final = frozenset({"img", "svg", "video", "canvas", "iframe", "object", "embed"})
 _FIELDS: Final = frozenset({"input", "textarea", "select"})
 _CANVAS: Final = frozenset({"html", "body"})
-_MOST: Final = 300
-"""Texts and elements that are looked at, the largest first: a hostile page has any number."""
-_VISIBLE = 48
-"""Difference of a channel from which a pixel counts as ink."""
+_MOST: Final = 300  # Texts and elements that are looked at, the largest first: a hostile page has any number
+_VISIBLE = 48  # Difference of a channel from which a pixel counts as ink
 
 ORDINALS: Final = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
 """How equal texts are told apart, in reading order."""
 
-Rect = tuple[int, int, int, int]
-"""Left, top, right, bottom."""
+Rect = tuple[int, int, int, int]  # Left, top, right, bottom
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """One piece of text. `x` and `width` tell where letters are; `y` is the top of the first line's box.
-
-    `line_height` is the distance from line to line, by convention 1.5 times the size where there is one line.
-    """
+    """A text; `x` and `width` tell where letters are, `y` is the top of the first line; lengths in CSS pixels."""
 
     text: str
     x: float
@@ -54,12 +48,10 @@ class Text:
 
     @property
     def height(self) -> float:
-        """Height of all lines together, in pixels."""
         return self.lines * self.line_height
 
     @property
     def area(self) -> float:
-        """The area it covers, in square pixels."""
         return self.width * self.height
 
 
@@ -76,7 +68,6 @@ class Element:
 
     @property
     def area(self) -> float:
-        """The area it covers, in square pixels."""
         return self.width * self.height
 
 
@@ -97,7 +88,6 @@ def color_distance(one: Color, other: Color) -> float:
 
 
 def common_area(one: Box | Element, other: Box | Element) -> float:
-    """What two rectangles share, in square pixels."""
     width = min(one.x + one.width, other.x + other.width) - max(one.x, other.x)
     height = min(one.y + one.height, other.y + other.height) - max(one.y, other.y)
     return max(0.0, width) * max(0.0, height)
@@ -128,7 +118,6 @@ def fold(text: str) -> str:
 
 
 def _largest(boxes: Sequence[Box], *, text: bool) -> list[int]:
-    """Indices of the boxes with (or regardless of) text, at most `_MOST`, in document order."""
     wanted = [i for i, box in enumerate(boxes) if not text or fold(box.text)]
     wanted.sort(key=lambda i: -boxes[i].width * boxes[i].height)
     return sorted(wanted[:_MOST])
@@ -305,11 +294,7 @@ def _share_of(picture: Picture, rect: Rect, color: Color) -> float:
 
 
 def _looks_like_a_picture(picture: Picture, rect: Rect, inner: Sequence[Box], *, bare: bool) -> bool:
-    """Whether the points beside the inner boxes, on a coarse grid, are of many colours.
-
-    Nearly each has its own where the page paints the box, maybe with a gradient. Of a `bare` box, which
-    should look like what it stands on, it is enough that no colour prevails.
-    """
+    """Whether the points beside the inner boxes have many colours; in a `bare` box it is enough that none prevails."""
     left, top, right, bottom = rect
     points = [
         (x, y)

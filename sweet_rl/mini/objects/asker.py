@@ -34,7 +34,6 @@ _BARE = set_of(ENGLISH["bare"])
 def make_player(
     name: str, words: Sequence[str], *, skill: float, max_turns: int, system_prompt: str
 ) -> ScriptedPolicy:
-    """The player of this name, who knows the packaged table."""
     if name == "namer":
         return NamingAsker(words, system_prompt=system_prompt)
     if name == "random":
@@ -63,7 +62,6 @@ def questions_about(words: Collection[str]) -> tuple[tuple[str, ...], ...]:
 
 @cache
 def _questions() -> tuple[dict[str, tuple[tuple[str, ...], ...]], set[str]]:
-    """The packaged questions, and the words of the game of sixteen."""
     questions = {
         name: tuple(tuple(line.split(" / ")) for _, line in lines)
         for name, lines in sections("questions.txt")
@@ -72,15 +70,12 @@ def _questions() -> tuple[dict[str, tuple[tuple[str, ...], ...]], set[str]]:
 
 
 def answered(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
-    """Questions and their answers."""
     for question, reply in pairwise(messages):
         if question.role == "assistant" and reply.role == "user":
             yield question.content.strip(), reply.content.strip()
 
 
 class _Asker(ScriptedPolicy):
-    """Knows the words that there are; its prompt is a question game's."""
-
     def __init__(self, words: Sequence[str], system_prompt: str) -> None:
         super().__init__(system_prompt, chat_format=QuestionTranscript())
         self._words = tuple(dict.fromkeys(words))
@@ -90,12 +85,7 @@ class _Asker(ScriptedPolicy):
 
 
 class ObjectAsker(_Asker):
-    """Asks by information gain over the words that the answers leave, then names one of them.
-
-    Words that contradict fewer of the answers stay longer, so that one wrong answer does not end the search.
-    With the probability `skill` it asks one of the best questions, else any, or guesses; the last turn always
-    names a word.
-    """
+    """Asks by information gain with the probability `skill`, else anything; the last turn always names a word."""
 
     name = "object_asker"
 
@@ -158,7 +148,6 @@ class ObjectAsker(_Asker):
         return [place for place in places if contradictions[place] == fewest]
 
     def _gain(self, question: str, left: Sequence[int]) -> float:
-        """Bits that the answer to a question is worth."""
         answers = self._answers(question)
         share = sum(answers[place] == YES for place in left) / len(left)
         if share in (0.0, 1.0):
@@ -167,9 +156,7 @@ class ObjectAsker(_Asker):
 
 
 class HastyAsker(ObjectAsker):
-    """Plays a share `skill` of its games as `ObjectAsker`; in the others it only names words: its soonest
-    wins are luck.
-    """
+    """Plays a share `skill` of its games as `ObjectAsker`; in the others it only names words."""
 
     name = "hasty"
 
@@ -205,9 +192,7 @@ class RandomAsker(NamingAsker):
 
 @cache
 def least_cost(count: int) -> float:
-    """Turns that cost something, on average over `count` words, where every question could be asked: no play
-    is better.
-    """
+    """Turns that cost something, over `count` words, if every question could be asked: a lower bound."""
     if count <= 1:
         return 0.0
     asked = min(
@@ -218,11 +203,7 @@ def least_cost(count: int) -> float:
 
 
 class BestAsker(_Asker):
-    """Plays a game about a few words as well as it can be played with the questions that scripted players
-    ask.
-
-    Dynamic programming over the sets of words that can be left; exact where there are as many turns as words.
-    """
+    """Plays as well as it can be played with these questions, by dynamic programming over sets of words."""
 
     name = "best"
 
@@ -272,7 +253,6 @@ class BestAsker(_Asker):
         return self._best(self._left(answered(observation.messages)))[1]
 
     def _left(self, asked: Iterable[tuple[str, str]]) -> frozenset[str]:
-        """The words that the answers leave; all, where they leave none."""
         left = self._all
         for question, reply in asked:
             yes = self._yes.get(question)

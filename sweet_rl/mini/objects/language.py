@@ -15,22 +15,18 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-LONGEST = 300
-"""Characters of a question that are read; a longer one is not understood."""
+LONGEST = 300  # Characters of a question that are read; a longer one is not understood
 
 
 def set_of(words: str) -> frozenset[str]:
-    """The set of the words of a string."""
     return frozenset(words.split())
 
 
 ENGLISH: dict[str, Any] = tomllib.loads(
     files(__package__).joinpath("english.toml").read_text(encoding="utf-8")
 )
-"""The tables of words."""
 
-SOFT = set_of(ENGLISH["soft"])
-"""Words that a phrase may have between its own, and that say nothing alone."""
+SOFT = set_of(ENGLISH["soft"])  # Words that a phrase may have between its own, and that say nothing alone
 
 _FORMS: dict[str, str] = {form: word for word, forms in ENGLISH["forms"].items() for form in forms.split()}
 _KEPT = set_of(ENGLISH["kept"])
@@ -129,22 +125,16 @@ _CLOSING = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word of a question: as written (lower case) and its stem."""
-
     text: str
     stem: str
 
     @property
     def soft(self) -> bool:
-        """Whether a phrase may have it between its own words."""
         return self.text in SOFT
 
 
 def read_words(question: str) -> list[Word]:
-    """The words of one question without what people put around it; empty when there is no one question.
-
-    "Hmm, okay. So is the object you're thinking of alive, or not?" is "is it alive".
-    """
+    """The words of one question without what people put around it; empty when there is no one question."""
     if len(question) > LONGEST:
         return []
     sentences = [plain for part in re.split(r"[?!.;:]+(?:\s|$)|\n", question) if (plain := _plain(part))]

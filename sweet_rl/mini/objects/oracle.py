@@ -22,8 +22,7 @@ from sweet_rl.errors import DataError, EpisodeError
 from sweet_rl.mini.objects.language import ENGLISH, Phrases, Word, longest, read_words, set_of
 from sweet_rl.types import Failure, StopReason, UserContext, UserReply
 
-YES, NO, INVALID = "Yes.", "No.", "Invalid Question."
-"""The three published answers."""
+YES, NO, INVALID = "Yes.", "No.", "Invalid Question."  # The three published answers
 
 _ASKING, _ARTICLES, _PARTS_OF, _PEOPLE, _PLACES = map(
     set_of, itemgetter("asking", "articles", "parts_of", "people", "places")(ENGLISH)
@@ -39,16 +38,12 @@ _SIZE = re.compile(r"(?P<length>\S+)cm (?P<bulk>\S+)L (?P<weight>\S+)kg")
 
 
 class Size(NamedTuple):
-    """How big a typical thing is: longest side in cm, the space it takes in litres, weight in kg."""
-
     length_cm: float
     bulk_l: float
     weight_kg: float
 
 
 class Thing(NamedTuple):
-    """One object of the game: its published names in lower case, and the words of the table that are true of it."""
-
     aliases: tuple[str, ...]
     category: str
     size: Size
@@ -56,13 +51,12 @@ class Thing(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name the oracle is given."""
         return self.aliases[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All objects in the published order, the set of those that have each attribute, and their places by name."""
+    """All objects in the published order; the set that has each attribute; their places by name."""
 
     things: tuple[Thing, ...]
     sets: Mapping[str, int]
@@ -70,11 +64,9 @@ class Facts:
 
     @property
     def everything(self) -> int:
-        """The set of all objects: an integer with one bit for each."""
         return (1 << len(self.things)) - 1
 
     def names(self, chosen: int) -> list[str]:
-        """The first names of a set of objects."""
         return [thing.name for place, thing in enumerate(self.things) if chosen >> place & 1]
 
     def evaluate(self, expression: str) -> int:
@@ -105,7 +97,6 @@ def sections(name: str) -> Iterator[tuple[str, list[tuple[int, str]]]]:
 
 
 def read_size(text: str, path: str, line: int) -> Size:
-    """A size like `24cm 7L .6kg`."""
     found = _SIZE.fullmatch(text)
     if found is None:
         raise DataError("must be a size like '24cm 7L .6kg'", path=path, line=line, value=text)
@@ -114,7 +105,6 @@ def read_size(text: str, path: str, line: int) -> Size:
 
 @cache
 def facts() -> Facts:
-    """The packaged table."""
     things = list[Thing]()
     sets: dict[str, int] = {"none": 0}
     for heading, lines in sections("table.txt"):
@@ -154,11 +144,7 @@ def _measures(thing: Thing) -> set[str]:
 
 @lru_cache(maxsize=1 << 16)
 def understand(question: str) -> int | None:
-    """The set of objects for which the answer is yes; None where the question is invalid.
-
-    Invalid: no yes/no question, one with an unknown word, a choice that leaves nothing out ("Is it hot or
-    cold?").
-    """
+    """The objects that it is true of; None of no yes/no question, an unknown word, an empty choice."""
     words = read_words(question)
     if not words or words[0].text in _ASKING:
         return None
@@ -172,8 +158,6 @@ def understand(question: str) -> int | None:
 
 @dataclass(slots=True)
 class _Reading:
-    """One question while it is read."""
-
     words: Sequence[Word]
     facts: Facts
     voice: str = "be"
@@ -317,7 +301,6 @@ class _Reading:
         return behind
 
     def _yardstick(self, start: int, measure: str) -> tuple[float, int] | None:
-        """The size of what is named at a place, and the place behind it."""
         count = 1.0
         while start < len(self.words) and (
             self.words[start].soft
@@ -365,8 +348,6 @@ def _lexicon() -> dict[str, list[tuple[str, list[str]]]]:
 
 @cache
 def _yardsticks() -> dict[str, Size]:
-    """Sizes to compare with, by the stems of their names."""
-
     def stems(name: str) -> str:
         return " ".join(word.stem for word in read_words(name))
 
@@ -405,14 +386,11 @@ def answer(name: str, question: str) -> str | None:
 
 
 class ObjectOracle:
-    """Answers the last message about one of the 157 objects (any of its names); keeps no state, calls no
-    model, never guesses.
-    """
+    """Answers the last message about one of the 157 objects, by any of its names."""
 
     name = "objects"
 
     async def reply(self, context: UserContext) -> UserReply:
-        """One of "Yes.", "No." and "Invalid Question."."""
         text = answer(context.hidden_information, context.messages[-1].content if context.messages else "")
         if text is None:
             detail = (
@@ -423,4 +401,4 @@ class ObjectOracle:
         return UserReply(text)
 
     async def close(self) -> None:
-        """Do nothing: the oracle is a table."""
+        """Nothing to free."""

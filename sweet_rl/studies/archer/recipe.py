@@ -24,8 +24,7 @@ from sweet_rl.statistics import area_under_curve
 from sweet_rl.studies.runner import Chain, call
 from sweet_rl.worlds import load_tasks
 
-Overrides: TypeAlias = Mapping[str, Any]
-"""What a method has beside the configuration that all share."""
+Overrides: TypeAlias = Mapping[str, Any]  # What a method has beside the configuration that all share
 
 CONFIG: Final = "demo_20q"
 TASKS: Final = "twenty-questions:sixteen"
@@ -35,8 +34,7 @@ SKILL: Final = 0.3
 """Of the teacher: the share of games in which it asks. In the others it only names words, and so wins its
 soonest games by luck."""
 
-TEACHER_GAMES, TEST_GAMES = 160, 20
-"""Games for each word: to imitate, and to measure every policy on."""
+TEACHER_GAMES, TEST_GAMES = 160, 20  # Games for each word: to imitate, and to measure every policy on
 
 WIDTH, LAYERS = 64, 2
 """Of the policy. A critic begins with the policy's own layers, so that it can read a dialogue."""
@@ -46,8 +44,7 @@ IMITATION: Final[Overrides] = _SETTINGS["imitation"]
 METHODS: Final[Mapping[str, Overrides]] = _SETTINGS["methods"]
 ARCHER: Final = METHODS["archer"]
 
-EXACT: Final = "archer_exact"
-"""ArCHer with the exact advantage of the best play in the place of its critic's."""
+EXACT: Final = "archer_exact"  # ArCHer with the exact advantage of the best play in the place of its critic's
 
 ABLATIONS: Final = ("archer_single", "archer_at_once", EXACT, "chai")
 """Run where they are asked for: they take as long as ArCHer does, and the slowest rival even longer."""
@@ -58,8 +55,7 @@ BOUNDS: Final = {"best": 1, "namer": 1, "random": TEST_GAMES}
 LEVEL: Final = -5.5
 """The return whose cost in games is counted: half of the way from naming the words in order to the best play."""
 
-START = "start"
-"""What stands for the policy before online learning, where methods are named."""
+START = "start"  # What stands for the policy before online learning, where methods are named
 
 _TEST_SEED = 1_000
 """Added to a seed: its test games, the same for all of its policies; they are not learnt from."""
@@ -159,7 +155,6 @@ def _measure(study: OnlineStudy, method: str, seed: int) -> list[Step]:
 
 
 def has_critic(method: str, overrides: Overrides) -> bool:
-    """Whether a method learns a critic of utterances."""
     return method != EXACT and overrides["agent_type"] in ("archer", "chai")
 
 
@@ -171,7 +166,6 @@ def best_asker() -> BestAsker:
 
 @cache
 def names() -> frozenset[str]:
-    """What names a word of the study's game."""
     return frozenset(guess(task.hidden_information) for task in load_tasks(TASKS))
 
 

@@ -44,8 +44,6 @@ GAMES = Measure("games", f"games until {LEVEL:g}", "count", better="fewer")
 
 
 def results(study: OnlineStudy, seconds: Mapping[str, float]) -> Results:
-    """Methods with their curves and measurements, and games before and after."""
-
     methods = [
         Method(name, *TITLES[name], tuple(_run(study, name, seed) for seed in study.numbers))
         for name in (START, *study.methods)
@@ -130,9 +128,7 @@ def with_claims(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
 
 
 def games_until(curve: Points, level: float) -> float | None:
-    """Games learned from in the second of the first two iterations whose mean is at the level; None where it
-    never was.
-    """
+    """Games learned from at the end of the first two iterations in a row whose mean is at the level, or None."""
     return next(
         (games for (_, first), (games, second) in pairwise(curve) if (first + second) / 2 >= level), None
     )
@@ -184,7 +180,6 @@ def _run(study: OnlineStudy, method: str, seed: int) -> Run:
 
 
 def mean_return(study: OnlineStudy, method: str, seed: int) -> float:
-    """Of the games that a policy was measured on."""
     return fmean(game.reward or 0.0 for game in _whole(study.games(method, seed, greedy=False)))
 
 
@@ -197,7 +192,6 @@ def _whole(path: Path) -> list[Trajectory]:
 
 
 def _exchanges(game: Trajectory) -> list[tuple[str, str]]:
-    """What the agent said, and the answer to it; empty where the game ends without one."""
     history = game.dialogue_history
     return [
         (entry.content, history[place + 1].content if place + 1 < len(history) else "")

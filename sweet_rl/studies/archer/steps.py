@@ -79,7 +79,6 @@ def measure(
 
 
 def learner_of(overrides: Sequence[str], *, trained: bool) -> Any:
-    """The learner of a run, as the run left it or before it has learned."""
     config = load_config(CONFIG, overrides)
     learner = make_learner(settings_of(config), chat_format=world_of("twenty_questions").transcript())
     if trained:
@@ -112,24 +111,17 @@ class ExactLearner(ArcherLearner):
 def exact_learner(
     settings: ArcherSettings, *, chat_format: ChatFormat, say: Say | None = None
 ) -> ExactLearner:
-    """The learner of ArCHer's settings, likewise."""
     made: Any = make_learner(settings, chat_format=chat_format)
     return ExactLearner(settings, made.policy, made.critic, chat_format, say)
 
 
 def asked(observation: str) -> Iterator[tuple[str, str]]:
-    """Questions and their answers, from a game so far as policies read it."""
     return ((line[1], line[2]) for line in _ASKED.finditer(observation))
 
 
 @recorded("demo_archer swap", reads=("games",))
 def swap(games: str, output: str, *overrides: str) -> None:
-    """Value every turn after its own dialogue and after that of another word's game, as long as its own.
-
-    Written are the correlation of both advantages, and how often, among turns that name a word, the critic
-    puts one that wins above one that does not: after its own dialogue (`auc`), after another's
-    (`auc_swapped`).
-    """
+    """Value every turn after its own dialogue and after another word's: correlation, and `auc` of names either way."""
     turns: dict[int, list[tuple[str, Transition]]] = defaultdict(list)
     transcript = world_of("twenty_questions").transcript()
     for game in load_trajectories(games):
@@ -155,6 +147,5 @@ def swap(games: str, output: str, *overrides: str) -> None:
 
 
 def area_of_names(turns: Sequence[Transition], values: Sequence[float]) -> float | None:
-    """How often a name that wins is above one that does not; None where there are not both."""
     valued = zip(turns, values, strict=True)
     return area((turn.reward == SOLVED_REWARD, value) for turn, value in valued if turn.action in names())

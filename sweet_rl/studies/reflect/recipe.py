@@ -38,8 +38,7 @@ from sweet_rl.worlds.alfworld.tasks import TOMATO
 RECORDS: Final = {TAXI: 8000, HOUSEHOLD: 3000}
 """States that the teacher reflects on; of households, those of some 400 games."""
 
-HOUSEHOLDS: Final = 250
-"""Homes of the published family of tasks; every fifth is held out."""
+HOUSEHOLDS: Final = 250  # Homes of the published family of tasks; every fifth is held out
 
 RANDOM_SHARE: Final = 0.2
 """Of a recorded player's moves, which the policy imitates: an imitator that has something left to learn."""
@@ -47,19 +46,16 @@ RANDOM_SHARE: Final = 0.2
 REPOSITORIES: Final = 40
 """To explore; each has about twenty questions. Those that are measured on are in no training text."""
 
-TEST_GAMES = 100
-"""Of each of the taxi's levels, that every policy is measured on."""
+TEST_GAMES = 100  # Of each of the taxi's levels, that every policy is measured on
 
-WIDTH, LAYERS = 64, 2
-"""Of policy and reflection model."""
+WIDTH, LAYERS = 64, 2  # Of policy and reflection model
 
 TRAINING, FINE_TUNING, ONLINE = (SETTINGS[name] for name in ("training", "fine_tuning", "online"))
 
 REFLECTION_TEMPERATURE = 0.2
 """A tiny model is never quite sure of a token, and of thirty drawn ones some are wrong."""
 
-_AT_ONCE: Final = 256
-"""Of the teacher's work: what is finished together goes to the disk together."""
+_AT_ONCE: Final = 256  # Of the teacher's work: what is finished together goes to the disk together
 
 _TOKENIZED = 2_000
 """Texts that the tokenizer of a tiny model is learned from, or nearly so many; their words are those of all."""
@@ -73,11 +69,7 @@ _TEST_SEED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ReflectStudy:
-    """What a study is made of; None: as its amounts say.
-
-    `sft_updates` are those of every fine-tuning, twice as many of one that is as long as two; `test_games` of
-    each of the taxi's levels; `labels` stand behind a name in files, where settings are tried.
-    """
+    """What a study is made of; None: as its amounts say. `labels` stand behind a name in files."""
 
     folder: Path
     seeds: int = 1
@@ -115,14 +107,12 @@ class ReflectStudy:
         return self.folder / f"{world}-{name}{self.labels.get(name, '')}-{seed}"
 
     def tuning(self, world: str, kind: str) -> Tuning:
-        """Settings of a fine-tuning: `sft_updates` if given, else the world's own number."""
         usual = self.amounts[world].tuning(kind)
         if not self.sft_updates:
             return usual
         return usual._replace(updates=self.sft_updates * (2 if kind == LONG else 1))
 
     def online(self, world: str, method: Method) -> Online:
-        """Settings of an online run: `iterations` if given, else the world's own number."""
         usual = self.amounts[world].online(method.key)
         return usual._replace(iterations=self.iterations or usual.iterations)
 
@@ -146,7 +136,6 @@ class ReflectStudy:
         return self._named(world, method.key, seed).with_suffix(".json")
 
     def playing(self, world: str, seed: int) -> dict[str, Any]:
-        """Flags of a world, the same when it is learned from and when it is measured."""
         if world == TAXI:
             return {"env": TAXI, "max_turns": 20}
         if world == HOUSEHOLD:
@@ -194,7 +183,6 @@ def rounds(study: ReflectStudy) -> list[list[Chain]]:
 
 
 def _recorded(study: ReflectStudy, world: str, seed: int) -> Chain:
-    """States of games, with what a teacher thinks of them."""
     made, texts = study.made(world, "records", seed).with_suffix(".json"), study.made(world, "texts", seed)
     played: dict[str, Any] = {"output": made, "num_records": study.records or RECORDS[world]}
     played |= {"random_share": RANDOM_SHARE, "seed": seed, "concurrency": _AT_ONCE, "quiet": True}
@@ -327,7 +315,6 @@ def _measure(study: ReflectStudy, world: str, method: Method, seed: int) -> Step
 
 
 def _named(study: ReflectStudy, world: str, method: Method, seed: int) -> str:
-    """What is measured, as `evaluate` takes it, without a reflection model."""
     if method.agent:
         return f"agent:{method.agent}"
     if method.linear:

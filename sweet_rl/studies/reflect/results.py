@@ -38,7 +38,6 @@ AXES = Axes("success", "success", "episodes played to learn from", "share", main
 
 
 def results(study: ReflectStudy, seconds: Mapping[str, float]) -> Results:
-    """Worlds with their methods, curves and claims."""
     places = [(world, seed) for world in study.worlds for seed in study.each_seed]
     kinds: dict[str, set[str] | None] = {
         "data": None,
@@ -114,7 +113,6 @@ def _world(study: ReflectStudy, world: str) -> Comparison:
 
 
 def with_claims(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
-    """The comparisons with what their numbers say of the claims, corrected for those of all."""
     known = [claims_about(CLAIMS, {method.name: method for method in part.methods}) for part in comparisons]
     among = sum(map(len, known))
     return tuple(
@@ -139,7 +137,6 @@ def _run(study: ReflectStudy, world: str, method: worlds.Method, seed: int) -> R
 
 
 def success_of(study: ReflectStudy, world: str, method: worlds.Method, seed: int) -> Counted:
-    """The success of the policy that a method made, in the whole task."""
     return _success(world, _levels(study, world, method, seed))
 
 
@@ -151,7 +148,6 @@ def _success(world: str, levels: Sequence[Mapping[str, Json]]) -> Counted:
 
 
 def _levels(study: ReflectStudy, world: str, method: worlds.Method, seed: int) -> list[dict[str, Json]]:
-    """The levels of one evaluation."""
     path = study.report(world, method, seed)
     levels: list[dict[str, Json]] = json.loads(path.read_text())["checkpoints"][0]["levels"]
     for level in levels:

@@ -10,30 +10,23 @@ from typing import Any, Final, NamedTuple
 
 TAXI, EXPLORE, MOVED, HOUSEHOLD = "taxi", "auto_explore", "two_hops", "alfworld"
 WORLDS: Final = (TAXI, EXPLORE, MOVED, HOUSEHOLD)
-USUAL: Final = (TAXI,)
-"""What the demo runs where none is named: minutes."""
+USUAL: Final = (TAXI,)  # What the demo runs where none is named: minutes
 
-BEST: Final = "best"
-"""Texts of the recorded states with the teacher's actions, where the driver took others."""
+BEST: Final = "best"  # Texts of the recorded states with the teacher's actions, where the driver took others
 
 LONG: Final = "sft_long"
 """Those of `sft`, for as many updates as a policy with reflections and its reflection model have together."""
 
-HOPS: Final[Mapping[str, int]] = {EXPLORE: 1, MOVED: 2}
-"""Of worlds of repositories: how far an answer is."""
+HOPS: Final[Mapping[str, int]] = {EXPLORE: 1, MOVED: 2}  # Of worlds of repositories: how far an answer is
 
 
 class Tuning(NamedTuple):
-    """A fine-tuning: how many updates, and the learning rate at its highest."""
-
     updates: int
     rate: float = 1e-3
 
 
 class Online(NamedTuple):
-    """An online run. At a rate of 1e-3 policies learn to give up at once: an early end costs less than a late
-    failure.
-    """
+    """An online run; at a rate of 1e-3 policies learn to give up at once, as an early end costs less."""
 
     iterations: int
     episodes: int
@@ -42,12 +35,7 @@ class Online(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """How much is learned in a world, and how; `reflection_tokens` at most, those of the teacher are shorter.
-
-    Policies point at commands (`points`), else write labels. What texts repeat literally (`phrases`), or a
-    word with its number (`names`), is one token; `focus` and `copies` are of `make_reflect_model`, the last
-    of the reflection model. `easier` are flags of the levels before the whole task, `whole` of that alone.
-    """
+    """How much is learned in a world, and how; `easier` are flags of the levels before the `whole` task."""
 
     sft: Tuning
     policy: Tuning
@@ -65,13 +53,11 @@ class Amount:
     whole: Mapping[str, Any] = field(default_factory=dict)
 
     def tuning(self, kind: str) -> Tuning:
-        """Of a fine-tuning, by what it learns from: the variants of a method have its settings."""
         if kind == LONG:
             return self.sft._replace(updates=self.policy.updates + self.reflection.updates)
         return {"policy": self.policy, "reflection": self.reflection}.get(kind.partition("_")[0], self.sft)
 
     def online(self, key: str) -> Online:
-        """Of an online run, by its method's key, likewise."""
         return {"rl": self.rl, "sft_rl": self.sft_rl, "sft_long_rl": self.sft_rl}.get(key, self.reflect_rl)
 
 
@@ -114,7 +100,6 @@ class Method:
 
     @property
     def bound(self) -> bool:
-        """It is a floor or a ceiling, and nobody's rival."""
         return bool(self.agent) or self.linear or self.texts == BEST
 
 
@@ -130,11 +115,10 @@ def _amount(*, compared: object, **given: Any) -> Amount:
 
 AMOUNTS: Final = {world: _amount(**given) for world, given in SETTINGS["worlds"].items()}
 
-METHODS: Final[Mapping[str, Sequence[Method]]] = {
+METHODS: Final[Mapping[str, Sequence[Method]]] = {  # What is compared in each world
     world: tuple(Method(**{"key": name, **SETTINGS["methods"][name]}) for name in given["compared"])
     for world, given in SETTINGS["worlds"].items()
 }
-"""What is compared in each world."""
 
 MAIN_METHODS: Final[Mapping[str, Sequence[Method]]] = {
     world: tuple(method for method in methods if not method.ablates) for world, methods in METHODS.items()

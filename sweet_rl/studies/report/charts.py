@@ -40,26 +40,20 @@ _COLOURS = {
     "grid.color": _HEX["line"],
 }
 _STYLE: Any = {**mpl.rc_params_from_file(_FILE, use_default_template=False), **_COLOURS}
-_DASHES = ("--", ":", "-.", (0, (1, 4)), (0, (8, 3)))
-"""Of lines across a chart, in their order."""
-_MARKS = "os^Dv<>"
-"""Of the points of curves, in their order, where there are so few that each can be told."""
+_DASHES = ("--", ":", "-.", (0, (1, 4)), (0, (8, 3)))  # Of lines across a chart, in their order
+_MARKS = "os^Dv<>"  # Of the points of curves, in their order, where there are so few that each can be told
 _FEW_POINTS = 12
 _WIDE, _NARROW = 1000, 360
 """Pixels: a chart is drawn for both kinds of windows, so that its letters keep their size."""
 
 
 class Series(NamedTuple):
-    """A method in a chart: its title, its colour's name, and a curve for each seed."""
-
     title: str
     colour: str
     curves: Sequence[Points]
 
 
 class Row(NamedTuple):
-    """A mean with its interval, its seeds and its label."""
-
     title: str
     colour: str
     mean: float
@@ -72,11 +66,7 @@ class Row(NamedTuple):
 def learning(
     label: str, series: Sequence[Series], levels: Sequence[tuple[str, float]], shown: Axes
 ) -> Markup:
-    """A large chart of curves: means, strong, over a standard error to each side; single seeds faint.
-
-    Levels (title, value) are lines across it; where something else is measured from there on, a line says
-    what.
-    """
+    """Means, strong, over a standard error to each side, single seeds faint; `levels` are lines across."""
     lines, write_value = len(series) + len(levels), words.writer(shown.unit)
 
     def draw(axes: Any, width: int) -> None:
@@ -113,9 +103,7 @@ def learning(
 
 
 def band(curves: Sequence[Points]) -> tuple[Any, Any, Any]:
-    """Steps that all curves were measured at (of the first alone, where they share none), with mean and
-    standard error.
-    """
+    """Steps that all curves share (else those of the first), with mean and standard error."""
     common = sorted(set.intersection(*({step for step, _ in curve} for curve in curves)))
     if not common:
         return band(curves[:1])
@@ -216,7 +204,6 @@ def _ticks(axis: Any, write: Write, count: int = 6) -> None:
 
 
 def _both(draw: Callable[..., None], label: str, height: Callable[[int], int]) -> Markup:
-    """The chart for wide and for narrow windows; the page's style shows one of them."""
     drawn = (
         (name, _svg(functools.partial(draw, width=width), label, width, height(width)))
         for name, width in (("wide-only", _WIDE), ("narrow-only", _NARROW))
@@ -225,7 +212,6 @@ def _both(draw: Callable[..., None], label: str, height: Callable[[int], int]) -
 
 
 def _svg(draw: Callable[[Any], None], label: str, width: int, height: int) -> Markup:
-    """What is drawn on one pair of axes, `width` pixels wide, as an element of a page."""
     figure = Figure(figsize=(width / 100, height / 100), layout="constrained")
     out = io.StringIO()
     with mpl.rc_context(_STYLE), warnings.catch_warnings():

@@ -16,8 +16,7 @@ from sweet_rl.studies.report import charts, words
 from sweet_rl.studies.results import Axes, Comparison, Measure, Method, Results
 from sweet_rl.viewer.export import from_template
 
-COLOURS = 8
-"""Colours beside those of the start and of the study's own method come again after so many."""
+COLOURS = 8  # Colours beside those of the start and of the study's own method come again after so many
 
 TEXTS: Final = tomllib.loads(files(__package__).joinpath("sections.toml").read_text("utf-8"))
 
@@ -35,7 +34,6 @@ class Section(NamedTuple):
 
 
 def _section(kind: str, data: Any, more: str = "", **changed: Any) -> Section:
-    """A section of `sections.toml` with its data; `more` stands behind its caption."""
     given = {"anchor": kind, **TEXTS[kind], **changed}
     name, heading, caption = (given[text] for text in ("name", "heading", "caption"))
     return Section(
@@ -44,7 +42,6 @@ def _section(kind: str, data: Any, more: str = "", **changed: Any) -> Section:
 
 
 def results_page(results: Results) -> str:
-    """One HTML page; whatever the results lack is left out."""
     results = words.printable(results)
     several = len([each for each in results.comparisons if each.own]) > 1
     colours = colours_of(results.comparisons)
@@ -123,7 +120,6 @@ def _headline(part: Comparison, *, several: bool) -> dict[str, Any] | None:
 
 
 def _examples(results: Results) -> Iterator[Section]:
-    """Dialogues that are worth reading, and pages."""
     if results.dialogues:
         groups = groupby(results.dialogues, key=lambda each: (each.request, each.solution))
         turns = [turn for each in results.dialogues for turn in each.turns]
@@ -140,7 +136,6 @@ def _examples(results: Results) -> Iterator[Section]:
 
 
 def _run(results: Results) -> Section:
-    """How the numbers were made, and how long it took."""
     machine = results.provenance.get("machine")
     caption = f"On {machine}" if machine else TEXTS["run"]["caption"]
     if results.seconds:
@@ -229,7 +224,6 @@ def _learning(part: Comparison, axes: Axes, given: Mapping[str, str]) -> Any:
 
 
 def _table(part: Comparison, measured: list[Method], given: Mapping[str, str]) -> dict[str, Any]:
-    """What each method learned from, and how well it did."""
     facts = list(dict.fromkeys(name for method in measured for name in method.facts))
     shown = [measure for measure in part.measures if measure.group == "result"]
     rivals = [method for method in measured if not method.bound]
@@ -255,7 +249,6 @@ def _cell(value: str, beneath: str = "", *, best: bool = False) -> dict[str, Any
 
 
 def _critics(part: Comparison, measured: list[Method], given: Mapping[str, str]) -> dict[str, Any] | None:
-    """How often each critic is right, and on how many turns."""
     shown = [measure for measure in part.measures if measure.group == "critic"]
     rows = []
     for method in measured:
@@ -269,7 +262,6 @@ def _critics(part: Comparison, measured: list[Method], given: Mapping[str, str])
 
 
 def _intervals(part: Comparison, measure: Measure, given: Mapping[str, str]) -> Any:
-    """A measure of every method on one axis."""
     rows = []
     for method in part.methods:
         if (found := measure.of(method)) is None:
@@ -316,7 +308,6 @@ def _behaviour(part: Comparison, measured: list[Method], given: Mapping[str, str
 
 
 def _endings(part: Comparison, measured: list[Method], given: Mapping[str, str]) -> list[Any]:
-    """The first seed of each method."""
     counts = {m.name: each for m in measured if (each := [e for e in m.runs[0].endings if e.episodes])}
     most = max((end.turns for ends in counts.values() for end in ends), default=0)
     shares = [end.episodes / sum(each.episodes for each in ends) for ends in counts.values() for end in ends]

@@ -14,19 +14,17 @@ from sweet_rl.types import Json
 
 Write: TypeAlias = Callable[[float], str]
 
-NOTHING = "\u2013"
-"""Stands where a number is not known."""
+NOTHING = "\u2013"  # Stands where a number is not known
 
 GOOD: Final = {str(verdict): verdict.good for verdict in Verdict}
 """What an oracle can say of a turn, and whether it is good."""
 
-VERDICTS: Final = {
+VERDICTS: Final = {  # The words for a claim
     "holds": "holds here",
     "reversed": "the other way round here",
     "open": "not settled here",
     "unknown": "no spread to settle it by",
 }
-"""The words for a claim."""
 
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 """Not allowed in HTML, or not in UTF-8: control characters and lone surrogates."""
@@ -50,12 +48,10 @@ def is_code(text: str) -> bool:
 
 
 def share(value: float | None) -> str:
-    """A share with one decimal, as `56.9 %`."""
     return NOTHING if value is None else f"{100 * value:.1f}\u202f%".replace("-", "\u2212")
 
 
 def number(value: float | None) -> str:
-    """A number with three digits, and minus with its own sign."""
     if value is None:
         return NOTHING
     written = f"{value:.2f}" if 0.1 <= abs(value) < 100 else f"{value:.3g}"
@@ -63,7 +59,6 @@ def number(value: float | None) -> str:
 
 
 def count(value: float | None) -> str:
-    """A count with its thousands set apart."""
     return NOTHING if value is None else f"{value:,.0f}".replace(",", "\u202f")
 
 
@@ -73,14 +68,12 @@ def signed(value: float, unit: str) -> str:
 
 
 def _fixed(value: float, unit: str, sign: str = "") -> str:
-    """With as many decimals as the unit has, and no minus before 0."""
     digits = {"share": 1, "count": 0}.get(unit, 2)
     scaled = round(100 * value if unit == "share" else value, digits) + 0.0
     return f"{scaled:{sign}.{digits}f}".replace("-", "\u2212")
 
 
 def writer(unit: str) -> Callable[[float | None], str]:
-    """How a measure of this unit is written."""
     return {"share": share, "number": number, "count": count}[unit]
 
 
@@ -92,7 +85,6 @@ def span(found: Estimate, unit: str) -> str:
 
 
 def tick(unit: str) -> Write:
-    """How a measure is written at an axis."""
     if unit == "share":
         return lambda value: f"{100 * value:.0f} %"
     return lambda value: f"{value:.4g}".replace("-", "\u2212")
@@ -115,5 +107,4 @@ def duration(seconds: float) -> str:
 
 
 def setting(value: Json) -> str:
-    """The value of a setting: a text as it is, all else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

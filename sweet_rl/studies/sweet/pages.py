@@ -28,8 +28,7 @@ from sweet_rl.studies.runner import Chain, call
 from sweet_rl.studies.sweet.settings import Study
 from sweet_rl.types import Json, Trajectory
 
-PICTURE_WIDTH = 360
-"""Pixels of a picture in the report; what is below 1.5 times that is cut off."""
+PICTURE_WIDTH = 360  # Pixels of a picture in the report; what is below 1.5 times that is cut off
 
 _TEXTS: Final = texts_of(__package__)
 METRICS: Final[Mapping[str, str]] = _TEXTS["metrics"]
@@ -72,7 +71,6 @@ def _designed(study: Study, name: str) -> Chain:
 
 
 def page_dialogues(study: Study, name: str) -> Path:
-    """The dialogues of a designer."""
     return study.path(f"pages.{name}.jsonl")
 
 
@@ -82,7 +80,6 @@ def page_cache(study: Study) -> Path:
 
 
 def page_results(study: Study) -> tuple[Comparison, tuple[Strip, ...]]:
-    """The designers and the floors, and two dialogues in pictures."""
     reports: dict[str, dict[str, Json]] = {
         name: json.loads(study.path(f"pages.{name}.report.json").read_text()) for name in DESIGNERS
     }
@@ -141,7 +138,6 @@ async def _grades_by_turn(rows: Sequence[Trajectory], study: Study) -> list[dict
 
 
 def _strip(row: Trajectory, grades: Mapping[int, float], folder: Path) -> Strip:
-    """One dialogue in pictures: each draft with its grade, then the target."""
     drafts = [draft for draft in row.extra.get("drafts", []) if draft["image"]]
     frames = [
         Frame(f"turn {draft['turn'] + 1}", _small(folder / draft["image"]), grades.get(draft["turn"]))
@@ -153,7 +149,6 @@ def _strip(row: Trajectory, grades: Mapping[int, float], folder: Path) -> Strip:
 
 
 def _small(path: Path) -> str:
-    """The picture as a data URL of a few kilobytes."""
     from PIL import Image
 
     with Image.open(path) as image:

@@ -46,11 +46,7 @@ _RESUMED = {"to_continue": True, "quiet": True}
 
 
 def rounds(study: Study) -> Sequence[Sequence[Chain]]:
-    """All chains; those of a round may need what the rounds before it made, and wait for nothing else.
-
-    The longest begin as soon as they can, and what needs nothing fills the gaps: of two processes neither
-    waits long.
-    """
+    """All chains; those of a round may need what earlier rounds made. The longest come first."""
     figures = study.path("gates.json")
     gates = call(f"{OWN_STEPS}:check_agent", figures, (study.agent, str(figures)))
     bounds = tuple(step for name in LINES for step in _measure(study, name, name))
@@ -91,7 +87,6 @@ def _offline(study: Study) -> Chain:
 
 
 def first_round(study: Study) -> list[Chain]:
-    """What needs the offline data only: candidates and critics, which SWEET-RL needs, and its longest rival."""
     blind = study.best_of or "sweet_blind" in study.ways
     return [
         candidates(study),
@@ -102,7 +97,6 @@ def first_round(study: Study) -> list[Chain]:
 
 
 def second_round(study: Study) -> list[Chain]:
-    """The policies of each way of SWEET-RL; the longest first."""
     ways = sorted((way for way in SWEETS if way.name in study.ways), key=lambda way: way.given != "wrong")
     chains = [two_rounds(study)] if TWO_ROUNDS in study.ways else []
     chains += [sweet(study, way) for way in ways]
@@ -170,7 +164,6 @@ def critic(study: Study, name: str, settings: Flags = CRITIC, *, hidden: bool) -
 
 
 def candidates(study: Study) -> Chain:
-    """New candidates for the turns of the dialogues, or of some."""
     fraction = study.candidates_of / study.repeats
     return (_sample(study, study.agent, study.dialogues, "sampled.jsonl", fraction),)
 
@@ -184,7 +177,6 @@ def dialogue_dpo(
 
 
 def rejection(study: Study, name: str = "rft", settings: Flags = REJECTION) -> Chain:
-    """Fine-tuning on the successful dialogues."""
     trained = _train(study, "train_sft", name, study.dialogues, settings, min_reward=1.0)
     return trained, *_measure(study, name)
 
@@ -233,10 +225,7 @@ def _learned(study: Study, way: Sweet) -> Chain:
 
 
 def check_agent(agent: str, output: str) -> None:
-    """Refuse an agent that cannot show what the study is about; write the figures of one that passes.
-
-    The packaged agent has its figures with it, which take long to measure; a test of ours measures them anew.
-    """
+    """Refuse an agent that cannot show what the study is about; the packaged one has its figures with it."""
     tracking.reads("agent", agent)
     if agent == EMBEDDED:
         figures = json.loads((Path(model_path(agent)) / "figures.json").read_text())

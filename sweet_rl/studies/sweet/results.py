@@ -46,7 +46,6 @@ MEASURES: Final[tuple[Measure, ...]] = TEXTS["measures"]
 
 
 def results(study: Study, seconds: Mapping[str, float]) -> Results:
-    """The study as its page and its table want it."""
     dialogues = {}
     for name in measured_in(study):
         dialogues[name] = load_trajectories(study.measured(name))
@@ -100,19 +99,13 @@ _NAME: Final = re.compile(r"best_of_(\d+)_by_(\w+)")
 
 
 def choosing_agents(study: Study) -> list[str]:
-    """Names of all agents of a study whose turns a critic chooses."""
     return [settings.chosen_by(critic, turns) for turns in study.best_of for critic in settings.CHOOSERS]
 
 
 def comparison_at_test_time(
     name: str, success: Mapping[int, Mapping[str, float]], title: str
 ) -> Comparison | None:
-    """A curve of success (by seed and agent) against the number of turns, for each critic; None where no
-    critic chose.
-
-    The figure of SWEET-RL (arXiv 2503.15478, test-time scaling): the agent as it was takes the turn of N that
-    the critic likes best. One that is given the solution is an upper line: at test time nobody has it.
-    """
+    """Success against the number of turns that a critic chooses from (figure of arXiv 2503.15478); None without."""
     methods = []
     for critic, (title_of_critic, text) in TEXTS["choosers"].items():
         runs = []
@@ -131,14 +124,11 @@ def comparison_at_test_time(
 
 
 def measured_in(study: Study) -> list[str]:
-    """The methods that a study has, in the order of `METHODS`."""
     return [name for name in METHODS if name not in settings.ALL_WAYS or name in study.ways]
 
 
 def agreement(study: Study, name: str) -> dict[str, Counted]:
-    """How often a critic's scores put a good turn above a bad one (means over turns of areas), and how many
-    pairs are right.
-    """
+    """How often a critic's scores put a good turn above a bad one, and how many pairs are right."""
     found: dict[str, list[float]] = defaultdict(list)
     rows = ranked_turns(study.ranked(name))
     verdicts = {row.key: verdicts_of(row) for row in rows}
@@ -213,12 +203,10 @@ def success_of(study: Study, name: str) -> dict[str, float]:
 
 
 def updates_of(study: Study, name: str) -> int | None:
-    """Optimizer steps of a training; None for an agent that was not trained."""
     return max((row["step"] for row in _logged(study, name)), default=None)
 
 
 def _logged(study: Study, name: str) -> list[dict[str, Json]]:
-    """The updates of a training."""
     path = study.path(name) / "metrics.jsonl"
     rows = (row for _, row in read_rows(path)) if path.exists() else ()
     return [row for row in rows if "loss" in row and "step" in row]
@@ -231,7 +219,6 @@ def _report(study: Study, name: str) -> dict[str, Json]:
 
 
 def _verdicts(trajectory: Trajectory) -> Iterator[tuple[Verdict, int]]:
-    """The oracle's word on every agent turn, with the turn's place in the history."""
     history = trajectory.dialogue_history
     for place, entry in enumerate(history):
         if entry.role == "assistant":
@@ -290,7 +277,6 @@ def _dialogue(name: str, trajectory: Trajectory, rows: Sequence[Candidates]) -> 
 
 
 def settings_of(study: Study) -> dict[str, Json]:
-    """Sizes, and what every method is trained with."""
     blind = next(way for way in settings.SWEETS if way.critic == "critic_blind")
     trained = {
         "critic": settings.CRITIC,

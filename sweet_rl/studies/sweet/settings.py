@@ -6,18 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-MAIN_WAYS = ("sweet", "sweet_blind", "sweet_wrong")
-"""The forms of SWEET-RL that the claim is about."""
+MAIN_WAYS = ("sweet", "sweet_blind", "sweet_wrong")  # The forms of SWEET-RL that the claim is about
 
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """What a study is made of; `prefix` begins every name.
-
-    `candidates` are turns sampled in place of one, in `candidates_of` dialogues of each task; `best_of` the
-    numbers of turns that critics choose from at test time; `page_tasks` pages that the designers without a
-    model draw.
-    """
+    """What a study is made of; `candidates` are sampled for a turn, in `candidates_of` dialogues of each task."""
 
     folder: Path
     agent: str
@@ -41,7 +35,6 @@ class Study:
 
     @property
     def trades(self) -> int | None:
-        """How many trades there are; None in a world without them."""
         from sweet_rl.mini.backend.tasks import TRADES, world_of
 
         found: int | None = world_of(self.world).fields.get(TRADES)
@@ -62,7 +55,6 @@ class Study:
         return self.path(f"{way}.pairs.jsonl")
 
     def critic(self, name: str) -> Path | str:
-        """The model that is a critic."""
         return self.agent if name == UNTRAINED else self.path(name)
 
     def measured(self, name: str) -> Path:
@@ -80,12 +72,9 @@ BLIND_POLICY = {"learning_rate": 1e-3, "beta": 0.3, "nll_loss_coef": 0.1, "max_e
 DIALOGUE_DPO = {"learning_rate": 3e-4, "beta": 0.3, "nll_loss_coef": 1.0, "max_epochs": 32}
 REJECTION = {"learning_rate": 1e-3, "max_epochs": 40}
 
-GUARDS = {"hard_negatives": 1, "twins": 0.33}
-"""What holds a policy while it learns from pairs of turns."""
-UNTRAINED = "untrained"
-"""The critic that is the agent before any training."""
-ORACLE = "oracle"
-"""Instead of a critic: who knows what a turn is worth."""
+GUARDS = {"hard_negatives": 1, "twins": 0.33}  # What holds a policy while it learns from pairs of turns
+UNTRAINED = "untrained"  # The critic that is the agent before any training
+ORACLE = "oracle"  # Instead of a critic: who knows what a turn is worth
 
 CHOOSERS = {"critic": "solution", "critic_blind": "dialogue", UNTRAINED: "solution"}
 """Critics that choose among turns at test time, and what they see."""
@@ -102,12 +91,7 @@ LINES = ("insider", "expert", "random")
 
 @dataclass(frozen=True, slots=True)
 class Sweet:
-    """One way of SWEET-RL: which critic (`UNTRAINED`, `ORACLE`), whose solution it is given, how its scores
-    become pairs.
-
-    `shuffled` scores are dealt to the candidates by chance; the scores of a pair differ by `margin` at least,
-    that of the chosen turn is at least `min_score`: with 0 the critic likes it more than the agent does.
-    """
+    """One way of SWEET-RL: its critic, whose solution that is given, how scores become pairs (`margin` apart)."""
 
     name: str
     critic: str = "critic"
@@ -121,7 +105,7 @@ class Sweet:
     settings: dict[str, Any] = field(default_factory=lambda: POLICY)
 
 
-SWEETS = (
+SWEETS = (  # The blind critic has settings of its own; the other ablations take those of the whole
     Sweet("sweet"),
     Sweet("sweet_released", advantage="released"),
     Sweet("sweet_blind", "critic_blind", "none", advantage="released", min_score=None, settings=BLIND_POLICY),
@@ -132,10 +116,7 @@ SWEETS = (
     Sweet("sweet_unguarded", guarded=False),
     Sweet("sweet_oracle", ORACLE),
 )
-"""The blind critic has settings of its own; the other ablations take those of the whole."""
 
-TWO_ROUNDS = "sweet_rounds"
-"""SWEET-RL twice, from as many dialogues in all."""
-SECOND_ROUND = 1_000_000
-"""Added to the seed of a study for the tasks of its second round."""
+TWO_ROUNDS = "sweet_rounds"  # SWEET-RL twice, from as many dialogues in all
+SECOND_ROUND = 1_000_000  # Added to the seed of a study for the tasks of its second round
 ALL_WAYS = (*(way.name for way in SWEETS), TWO_ROUNDS)

@@ -13,8 +13,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from functools import cache, lru_cache
+from functools import cache
 from importlib import import_module
 from itertools import accumulate, takewhile
 from pathlib import Path, PurePosixPath
@@ -39,7 +38,6 @@ from sweet_rl.worlds.auto_explore.repositories import (
     unwrap,
     wrap,
 )
-from sweet_rl.worlds.auto_explore.sandbox import shown_part
 from sweet_rl.worlds.auto_explore.tasks import why_unplayable
 
 _WORDS: Final = ("LICENSE", "Makefile", "conf.py", "artwork", "requirements", "tests", "examples")
@@ -243,10 +241,8 @@ async def ask_about(
         block = "".join(block.splitlines(keepends=True)[:20])
 
     def known(draws: random.Random) -> str:
-        """What the embedded teacher asks: about what agents are shown, and no other file says."""
-        others = [other for name, other in _texts(source / repository).items() if name != path]
         ask = import_module("sweet_rl.mini.repository_teacher").known_questions
-        return str(ask(repository, path, text, shown_part(text, path), draws, others=others))
+        return str(ask(repository, path, text, draws))
 
     user = fill(_prompt(kind), NAME=path, CONTENT=block)
     messages = [Message("system", _prompt("system").strip()), Message("user", user)]
@@ -271,16 +267,6 @@ async def ask_about(
             for question, answer in pairs
         ]
     )
-
-
-@lru_cache(maxsize=2)  # files come repository by repository
-def _texts(folder: Path) -> Mapping[str, str]:
-    """All files of a repository that an agent may hand in."""
-    texts = {}
-    for path in filter(is_allowed, scan(folder).files()):
-        with suppress(OSError):
-            texts[path] = read_file(folder, path, MAX_BYTES).data.decode("utf-8", "ignore")
-    return texts
 
 
 @cache  # looking for a packaged file takes a millisecond

@@ -353,15 +353,6 @@ def test_overwriting_copies_leaves_what_is_no_copy(here):
         filter_repo("repos", output="repos/service-1", overwrite=True)
 
 
-def test_a_repository_may_be_called_data(here, capsys):
-    (here / "repos/service-1").rename(here / "repos/data")
-    up_to_tasks()
-    every = load("data/auto_explore/tasks/data.json")
-    assert {task["root"] for task in every} == {"data", "service-2", "service-3"}
-    assert {task["root"] for task in load(TASKS / "data.json")} == {"data", "service-2", "service-3"}
-    assert f"of {len(every)} tasks are in" in capsys.readouterr().out
-
-
 def test_the_taxis_tasks_are_those_that_are_said(here):
     wanted = r"has tasks of dropoff, and --extra is pickup\. Add --extra dropoff"
     with pytest.raises(UsageError, match=wanted):

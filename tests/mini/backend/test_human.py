@@ -3,18 +3,14 @@
 import ast
 import asyncio
 import dataclasses
-import fractions
 import hashlib
 import inspect
 import io
 import itertools
 import json
-import random
 import re
 import shlex
 import statistics
-import string
-import textwrap
 import tokenize
 from pathlib import Path
 
@@ -97,9 +93,8 @@ def real(shared):
         return [json.loads(line) for line in file]
 
 
-@pytest.mark.parametrize("part", range(4))
-def test_what_every_reply_to_a_real_task_keeps_to(real, part):
-    for row in real[part::4]:
+def test_what_every_reply_to_a_real_task_keeps_to(real):
+    for row in real[::3]:
         source, description = row["hidden_information"], row["problem_description"]
         runs = set(code_runs(source, description))
         lines = {
@@ -107,15 +102,12 @@ def test_what_every_reply_to_a_real_task_keeps_to(real, part):
             for line in source.splitlines()
             if len(line.split()) > 2 and not CONSTANTS.match(line)
         }
-        replies = ask(source, *ASKED, *ADVERSARIAL, description=description)
-        for reply in replies:
+        for reply in ask(source, *ASKED, *ADVERSARIAL, description=description):
             said = squeeze(reply)
-            assert reply.strip()
-            assert len(reply) <= 400
+            assert 0 < len(reply.strip()) <= len(reply) <= 400
             assert "\n" not in reply
             assert len(sentences(reply)) <= 2, reply
-            assert not [run for run in runs if run in said], reply
-            assert not [line for line in lines if line in said], reply
+            assert not [secret for secret in (*runs, *lines) if secret in said], reply
 
 
 def test_the_words_never_change(real):
@@ -147,9 +139,7 @@ def test_defaults_of_real_tasks_can_be_asked_for(real):
 
 def test_demands_for_code_are_refused_whatever_the_function(real):
     for row in real[::25]:
-        for demand in ADVERSARIAL:
-            [reply] = ask(row["hidden_information"], demand)
-            assert "code" in reply
+        assert all("code" in reply for reply in ask(row["hidden_information"], *ADVERSARIAL))
 
 
 def test_nothing_said_about_a_lookup_table_is_lost_when_asked_to_go_on(real):
@@ -185,11 +175,8 @@ def test_all_hidden_constants_of_a_mini_task_can_be_asked_for(family):
             ), f"{rule!r} was not told:\n{problem.source}\n{replies}"
 
 
-def test_every_family_has_its_questions():
+def test_every_family_has_its_questions_and_one_does_not_give_everything_away():
     assert WELL_POSED.keys() == mini.WORLDS["families"].families.keys()
-
-
-def test_one_question_does_not_give_everything_away():
     for row in mini.generate("test", 24, world="families"):
         [reply] = ask(row["hidden_information"], "Please tell me more about it.")
         assert len(sentences(reply)) == 1
@@ -215,20 +202,14 @@ def test_answers_a_person_would_give():
         assert ask(SHIPPING, question) == [reply]
 
 
-def test_several_questions_get_one_sentence_each_and_no_more_than_two():
-    [reply] = ask(
-        SHIPPING,
-        "A few questions:\n1. What is the default rate?\n2. Is there a maximum?\n3. Which zones exist?",
-    )
+def test_several_questions_get_a_sentence_each_and_no_more_than_two_and_what_was_said_is_said_so():
+    several = "A few questions:\n1. What is the default rate?\n2. Is there a maximum?\n3. Which zones exist?"
+    both, again = ask(SHIPPING, several, "What was the default rate?")
     assert (
-        reply
+        both
         == "By default the rate is 1.5. The result is (the price, but at most 60), rounded to 2 decimals."
     )
-
-
-def test_asked_again_it_says_so():
-    first, second = ask(SHIPPING, "What is the default rate?", "What was the default rate?")
-    assert second == f"As I said, {first[:1].lower()}{first[1:]}"
+    assert again == "As I said, by default the rate is 1.5."
 
 
 def test_comments_are_never_told():
@@ -254,14 +235,12 @@ def test_a_proposal_is_checked_for_what_it_forgot():
     assert ask(SHIPPING, everything) == ["It sounds right to me."]
 
 
-def test_reply_follows_the_contract():
-    context = UserContext(
-        "Write it.", SHIPPING, (Message("user", "Write it."), Message("assistant", "What default?"))
-    )
-    reply = asyncio.run(HUMAN.reply(context))
-    assert reply.content == "By default the rate is 1.5."
-    assert reply.failure is None
+def test_reply_follows_the_contract_with_or_without_a_dialogue():
+    said = (Message("user", "Write it."), Message("assistant", "What default?"))
+    reply = asyncio.run(HUMAN.reply(UserContext("Write it.", SHIPPING, said)))
+    assert (reply.content, reply.failure) == ("By default the rate is 1.5.", None)
     asyncio.run(HUMAN.close())
+    assert HUMAN.answer("", "", [])
 
 
 def test_the_function_is_never_run(tmp_path):
@@ -288,7 +267,7 @@ def test_odd_sources_get_an_honest_answer(source):
         assert len(sentences(reply)) <= 2
 
 
-@pytest.mark.parametrize("module", [statistics, textwrap, random, fractions, string, shlex])
+@pytest.mark.parametrize("module", [statistics, shlex])
 def test_functions_of_every_shape_get_an_answer(module):
     tree = ast.parse(inspect.getsource(module))
     for node in ast.walk(tree):
@@ -306,94 +285,68 @@ def test_any_texts_get_a_reply(source, question):
     assert reply == HUMAN.answer(source, source, [Message("user", source), Message("assistant", question)])
 
 
-def test_no_dialogue_at_all_gets_a_reply():
-    assert HUMAN.answer("", "", [])
-
-
 QUESTION = "What does row 5 cost?"
+TALK = f"user:Price a seat.\n\n\n\nassistant:\n{QUESTION}\n\n\n\nagent:"
 
 
-def single(text):
+def served(text):
     return [ServedMessage("system", "You play a person."), ServedMessage("user", text)]
 
 
-def dialogue(context):
-    return [(message.role, message.content) for message in context.messages]
-
-
-WAYS = {
-    "ours": [ServedMessage("user", PROMPT)],
-    "an outline": single(f"Task: Price a seat.\nSolution:\n{HIDDEN}\nuser: Price a seat.\nassistant: {QUESTION}\n"),
-    "a fence": single(f"# Hidden\n```python\n{HIDDEN}```\n# Talk\n**Human:** Price a seat.\n\n**AI:** {QUESTION}\n---\nAnswer now."),
-    "indented": single(f"Hidden code:\n    {HIDDEN.replace(chr(10), chr(10) + '    ')}\nHuman: Price a seat.\nAgent: {QUESTION}\nHuman:"),
-    "imports": single(f"import math\n\n@cache\n{HIDDEN}\n\nClient: Price a seat.\nDeveloper: {QUESTION}"),
-    "a chat": [ServedMessage("system", f"You wanted this:\n{HIDDEN}"), ServedMessage("assistant", "Price a seat."), ServedMessage("user", QUESTION)],
-    "a chat, roles as they are": [ServedMessage("system", HIDDEN), ServedMessage("user", "Price a seat."), ServedMessage("assistant", QUESTION)],
-    "a developer's": [ServedMessage("developer", HIDDEN), ServedMessage("assistant", "Price a seat."), ServedMessage("user", QUESTION)],
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_the_hidden_function_and_the_dialogue_are_found(way):
-    context = context_of(WAYS[way])
+@pytest.mark.parametrize(
+    "text",
+    [PROMPT, f"Wanted: Price a seat.\nSolution:\n{HIDDEN}\n{TALK}", f"import math\n\n@cache\n{HIDDEN}\n----\n{TALK}\n----\nAnswer."],
+)  # fmt: skip
+def test_the_hidden_function_and_the_dialogue_are_found(text):
+    context = context_of(served(text))
     assert HIDDEN.strip() in context.hidden_information
+    assert "----" not in context.hidden_information
     assert "Price a seat" in context.problem_description
-    assert context.messages[-1].role == "assistant"
-    assert "row 5" in context.messages[-1].content
-    assert "Answer now" not in context.messages[-1].content
-    said = ScriptedHuman().answer(context.problem_description, context.hidden_information, context.messages)
+    assert (context.messages[-1].role, "row 5" in context.messages[-1].content) == ("assistant", True)
+    said = HUMAN.answer(context.problem_description, context.hidden_information, context.messages)
     assert "12" in said
-
-
-def test_the_first_question_of_a_chat_needs_no_request():
-    context = context_of([ServedMessage("system", HIDDEN), ServedMessage("user", QUESTION)])
-    assert (context.problem_description, dialogue(context)) == ("", [("assistant", QUESTION)])
 
 
 def test_prompts_that_the_original_wrote(shared):
     """Recorded requests: the reply is that to the dialogue which the recording holds beside them."""
     cases = json.loads((shared / "goldens/sweet_rl/c_environment/expected.json").read_text())
-    calls = [(case, call) for case in cases for call in case["simulator_calls"]]
-    assert len(calls) > 20
+    calls = [call["messages"] for case in cases for call in case["simulator_calls"]]
     read = 0
-    for _, call in calls:
-        messages = [ServedMessage(message["role"], message["content"]) for message in call["messages"]]
-        text = messages[-1].text
+    for messages in calls:
+        text = messages[-1]["content"]
         if "def " not in text or "assistant:" not in text:
             continue
-        context = context_of(messages)
+        context = context_of([ServedMessage(message["role"], message["content"]) for message in messages])
         assert context.hidden_information.startswith("def ")
         assert context.hidden_information.strip() in text
         entries = text.rpartition("----\n")[0].partition("----\n")[2].split("\n\n\n\n")
         told = [tuple(entry.split(":", 1)) for entry in entries[:-1]]
-        assert [(role, content.strip()) for role, content in told] == dialogue(context)
+        assert [(role, content.strip()) for role, content in told] == [
+            (message.role, message.content) for message in context.messages
+        ]
         read += 1
     assert read > 20
 
 
 @pytest.mark.parametrize(
-    ("messages", "says"),
+    ("text", "says"),
     [
-        (single("Hello."), "no hidden function in the prompt. It looks for"),
-        (single(f"{HIDDEN}\nSay something."), "there is no dialogue in the prompt"),
-        (single(f"{HIDDEN}\nassistant: Why?\nuser: Because.\n"), "the dialogue ends with the human"),
-        (single(f"user: Help.\nassistant: Like this?\n{HIDDEN}"), "no Python function before the dialogue"),
-        ([ServedMessage("system", "Be brief."), ServedMessage("user", "Help."), ServedMessage("assistant", HIDDEN)], "no hidden function"),
-        (single("def broken(:\n    return\nassistant: Why?"), "no Python function before the dialogue"),
-        (single(f"def f():\n    return '{'x' * MAX_HIDDEN}'\nassistant: Why?"), "more than 100,000 characters"),
-        (single("def f(:\n" + "    (\n" * 90_000 + "assistant: Why?"), "more than 100,000 characters"),
+        ("Hello.", "no hidden function before the dialogue in the prompt. It looks for"),
+        (f"{HIDDEN}\nSay something.", "there is no dialogue in the prompt"),
+        (f"{HIDDEN}\nassistant: Why?\nuser: Because.\n", "the dialogue ends with the human"),
+        (f"user: Help.\nassistant: Like this?\n{HIDDEN}", "no hidden function before the dialogue"),
+        (f"def f():\n    return '{'x' * MAX_HIDDEN}'\nassistant: Why?", "more than 100,000 characters"),
     ],
-)  # fmt: skip
-def test_what_is_not_there_is_said_and_not_answered(messages, says):
+)
+def test_what_is_not_there_is_said_and_not_answered(text, says):
     with pytest.raises(ValueError, match=says):
-        context_of(messages)
+        context_of(served(text))
 
 
 def test_over_http_it_is_a_refusal_that_says_what_is_looked_for():
     status, body = ask_server("/v1/chat/completions", chat("Please be a human."))
     assert status == 400
-    assert "entries like 'user: ...' and 'assistant: ...'" in body["error"]["message"]
-    foreign = f"Secret:\n{HIDDEN}\nuser: Price a seat.\nassistant: {QUESTION}\nuser:"
-    status, body = ask_server("/v1/chat/completions", chat(foreign))
+    assert "entries 'user:...' and 'assistant:...'" in body["error"]["message"]
+    status, body = ask_server("/v1/chat/completions", chat(f"Secret:\n{HIDDEN}\n{TALK}"))
     assert status == 200
     assert "12" in body["choices"][0]["message"]["content"]

@@ -15,7 +15,6 @@ from sweet_rl.mini.repositories import make_repository
 from sweet_rl.mini.repository_teacher import known_questions
 from sweet_rl.online.reflect.play import Level, chosen, starts_of
 from sweet_rl.reflect_data.jobs import Job
-from sweet_rl.reflect_data.teachers import EmbeddedTeacher
 from sweet_rl.reflect_data.texts import read_list, write_list
 from sweet_rl.worlds import load_tasks
 from sweet_rl.worlds.auto_explore.data_tasks import (
@@ -264,55 +263,17 @@ def test_questions_of_a_reply(golden):
     assert extract_questions("ANSWER1: without a question") == []
 
 
-def known(path, content, *others, repository="r"):
-    return extract_questions(known_questions(repository, path, content, content, Random(1), others=others))
-
-
-@pytest.mark.parametrize(
-    ("path", "content", "question", "answer"),
-    [
-        ("a.md", "The shop is open from nine to five every day.\n", "What is the shop?", "The shop is open"),
-        ("a.py", "def open_door(key):\n    return key\n", "open door", "`open_door`"),
-        ("a.csv", "name,price\nchair,10\n", "What is the price of chair?", "10"),
-        ("a.csv", "1,chair,10\n", "What is the number of chair?", "1"),
-    ],
-)
-def test_embedded_questions_are_answered_by_the_file(path, content, question, answer):
-    ((asked, said),) = known(path, content)
-    assert question in asked
-    assert answer in said
-
-
-@pytest.mark.parametrize(
-    ("path", "content", "other"),
-    [
-        ("a.py", "def open_door(key):\n    return key\n", "class Door:\n    def openDoor(self): ...\n"),
-        ("a.py", "WAIT_S = 3\n", "def send(client, wait_s=4): ...\n"),
-        ("a.yaml", "port: 3000\n", '{"port": 4000}\n'),
-        ("a.md", "The shop is open from nine to five.\n", "Where the\nshop is, nobody knows.\n"),
-        ("a.md", "Never feed a sleeping crocodile twice.\n", "Do not feed it twice: a sleeping crocodile.\n"),
-        ("a.md", "# Prices\n", "prices: none\n"),
-        ("a.csv", "name,price\nchair,10\n", "name,colour\nchair,red\n"),
-    ],
-)
-def test_what_another_file_could_answer_is_not_asked(path, content, other):
-    assert known(path, content, "Nothing about it.\n")
-    assert not known(path, content, "Nothing about it.\n", other)
-
-
-def test_questions_are_about_what_is_shown_and_no_other_file_on_the_disk_says(tmp_path):
-    common, own = "def common():\n    return 1\n\n\n", "def own_{}():\n    return 2\n"
-    hidden = "# nothing\n" * 1000 + "def far_below():\n    return 3\n"  # 1,000 lines of code are shown
-    (tmp_path / "r/lib").mkdir(parents=True)
-    for number, path in enumerate(("r/a.py", "r/lib/b.py")):
-        (tmp_path / path).write_text(common + own.format("ab"[number]) + hidden)
-    for path, name in (("r/a.py", "own a"), ("r/lib/b.py", "own b")):
-        (asked,) = ask(tmp_path, EmbeddedTeacher(), path).result
-        assert name in asked["question"]
-    made = make_repository("service-17")  # brings its own questions
+def test_the_embedded_teacher_asks_what_a_made_repository_knows_of_an_unchanged_file():
+    made = make_repository("service-17")
     task = made.tasks[0]
     pairs = {(one.question, one.answer) for one in made.tasks if one.filename == task.filename}
-    assert {*known(task.filename, made.files[task.filename], repository=made.name)} <= pairs
+    text = made.files[task.filename]
+    asked = extract_questions(known_questions(made.name, task.filename, text, Random(1)))
+    assert asked
+    assert {*asked} <= pairs
+    assert not extract_questions(known_questions(made.name, task.filename, f"{text} ", Random(1)))
+    with pytest.raises(UsageError, match="not 'r': --teacher openai"):
+        known_questions("r", "a.md", "", Random(1))
 
 
 def ask(folder, teacher, path="r/a.md"):
@@ -341,6 +302,15 @@ def test_a_file_is_asked_about_in_the_published_form(tmp_path):
         done = ask(tmp_path, Scripted("I would rather not."), name)
         assert (done.result, [failure.kind for failure in done.failures]) == (None, [kind])
         assert kind != "malformed_reply" or done.failures[0].detail == "I would rather not."
+
+
+def test_a_repository_may_be_called_data(tmp_path):
+    for name in ("data", "r"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.md").write_text("word " * 80)
+    found = {f"{name}/a.md": [{"question": name, "root": name}] for name in ("data", "r")}
+    assert write_questions(tmp_path / "out", plan_questions(tmp_path), found) == 2
+    assert [task["root"] for task in read_list(tmp_path / "out/data.json")] == ["data", "r"]
 
 
 def test_filter_task(golden, repositories):
