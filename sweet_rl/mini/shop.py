@@ -7,7 +7,6 @@ Catalogue and goals are drawn from a seed. Published behaviour: docs/published/a
 from __future__ import annotations
 
 import ast
-import itertools
 import json
 import math
 import os
@@ -18,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from html import escape
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
@@ -42,20 +42,12 @@ MAX_BODY_BYTES: Final = 2**16  # A shop is only read: no request has a body to s
 _WORDS: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
 _ASIN_LETTERS: Final = "0123456789ABCDEFGHJKLMNPQRSTUVWXYZ"
 _ASKED: Final = 0.85  # How often an option that a product has is asked for
-_BEGINNINGS: Final = (
-    "I'm looking for {thing}",
-    "Please find me {thing}",
-    "I would like to buy {thing}",
-    "I need {thing}",
-)
+_BEGINNINGS: Final = ("I'm looking for", "Please find me", "I would like to buy", "I need")
 _ALIKE: Final = 85
 _MAX_WORDS: Final = 60
 _WORD: Final = re.compile(r"[^\W_]+")
-_RANKED: Final = """
-    SELECT rowid FROM products WHERE products MATCH ?
-    ORDER BY bm25(products, 4.0, 1.0, 1.0, 1.0), rowid LIMIT ?
-"""
-"""A word counts four times as much in the title as elsewhere."""
+# a word counts four times as much in the title as elsewhere
+_RANKED: Final = "SELECT rowid FROM products WHERE products MATCH ? ORDER BY bm25(products, 4.0, 1.0, 1.0, 1.0), rowid LIMIT ?"
 _FIXED: Final = re.compile(r"fixed_(\d{1,9})")
 _MAX_OPTIONS_LENGTH: Final = 2000
 _KEPT_GOALS: Final = 100_000
@@ -102,8 +94,6 @@ class EmbeddedShop:
     """A shop with a catalogue of its own and the published routes.
 
     Session `fixed_{n}` is sent for goal n, every other name for a goal that depends on the name alone.
-    `compat` says how a purchase is compared with the goal: "fixed" (`exact_matches`) or "published"
-    (`published_matches`).
     """
 
     def __init__(self, seed: int = 0, products: int = 1000, *, compat: Compat = "fixed") -> None:
@@ -122,33 +112,28 @@ class EmbeddedShop:
         )
         self._database.executemany(
             "INSERT INTO products (rowid, title, options, description, features) VALUES (?, ?, ?, ?, ?)",
-            (
+            [
                 (
                     n,
                     one.title,
-                    " ".join(itertools.chain(*one.options.values())),
+                    " ".join(chain(*one.options.values())),
                     one.description,
                     " ".join(one.features),
                 )
                 for n, one in enumerate(self.products)
-            ),
+            ],
         )
         self._found = lru_cache(maxsize=4096)(self._ask)
-        self._goals: dict[str, Goal] = {}
+        self.goal = lru_cache(maxsize=_KEPT_GOALS)(self._goal)  # of a session: the product it is sent for
 
     @property
     def name(self) -> str:
         return f"embedded:{self.seed}:{len(self.products)}"
 
-    def goal(self, session: str) -> Goal:
-        goal = self._goals.get(session)
-        if goal is None:
-            fixed = _FIXED.fullmatch(session)
-            number = int(fixed[1]) if fixed else derive_seed("session", session)
-            goal = draw_goal(self.seed, number, self.products)
-            if len(self._goals) < _KEPT_GOALS:
-                self._goals[session] = goal
-        return goal
+    def _goal(self, session: str) -> Goal:
+        fixed = _FIXED.fullmatch(session)
+        number = int(fixed[1]) if fixed else derive_seed("session", session)
+        return draw_goal(self.seed, number, self.products)
 
     def product(self, asin: str) -> Product:
         if asin not in self._by_asin:
@@ -179,9 +164,8 @@ class EmbeddedShop:
                 return _item_page(self.goal(session), self.product(asin), _options(options))
             case ["item_sub_page", session, asin, _, _, subpage, _] if subpage in SUBPAGES:
                 goal, product = self.goal(session), self.product(asin)
-                lines = (
-                    [product.description] if subpage == "Description" else getattr(product, subpage.lower())
-                )
+                alone = subpage == "Description"
+                lines = [product.description] if alone else getattr(product, subpage.lower())
                 text = "".join(f"<p>{escape(line)}</p>" for line in lines)
                 return _page(_instruction(goal), _buttons(["Back to Search", "< Prev"]), text)
             case ["done", session, asin, options]:
@@ -206,45 +190,41 @@ class EmbeddedShop:
 def draw_catalogue(seed: int, products: int) -> tuple[Product, ...]:
     """All products, in an order that says nothing; the first ones are the same however many there are."""
     drawn: dict[str, Product] = {}
-    categories = _WORDS["categories"]
-    for number in itertools.count():
+    for number in count():
         if len(drawn) == products:
             break
         rng = random.Random(derive_seed("shop", seed, number))
-        product = _draw(rng, categories[number % len(categories)])
+        category = _WORDS["categories"][number % len(_WORDS["categories"])]
+        kind, brand = rng.choice(category["kinds"]), rng.choice(_WORDS["brands"])
+        material, audience = rng.choice(category["materials"]), rng.choice(category["audiences"])
+        attributes = tuple(rng.sample(category["attributes"], rng.randint(3, 5)))
+        named = attributes[: rng.randint(1, len(attributes) - 1)]
+        title = (
+            f"{brand} {material.title()} {kind.title()} for {audience.title()}, {', '.join(named).title()}"
+        )
+        product = Product(
+            asin="B" + "".join(rng.choice(_ASIN_LETTERS) for _ in range(9)),
+            title=title,
+            category=category["name"],
+            kind=kind,
+            audience=audience,
+            nouns=frozenset(f"{brand} {material} {kind} {audience}".lower().split()),
+            attributes=attributes,
+            options={
+                name: tuple(sorted(rng.sample(values, rng.randint(2, min(5, len(values)))), key=values.index))
+                for name, values in category["options"].items()
+            },
+            price=round(round(rng.uniform(*category["prices"])) - rng.choice((0.01, 0.05, 0.5)), 2),
+            description=(
+                f"{kind.capitalize()} of {material} by {brand}, made with {audience} in mind. "
+                f"{rng.choice(attributes).capitalize()}."
+            ),
+            features=tuple(f"{attribute.capitalize()}." for attribute in attributes),
+            reviews=(*rng.sample(_WORDS["praise"], 2), *rng.sample(_WORDS["complaints"], 1)),
+            rating=rng.randint(30, 50) / 10,
+        )
         drawn.setdefault(product.asin, product)
     return tuple(drawn.values())
-
-
-def _draw(rng: random.Random, category: Mapping[str, Any]) -> Product:
-    kind, brand = rng.choice(category["kinds"]), rng.choice(_WORDS["brands"])
-    material, audience = rng.choice(category["materials"]), rng.choice(category["audiences"])
-    attributes = tuple(rng.sample(category["attributes"], rng.randint(3, 5)))
-    named = attributes[: rng.randint(1, len(attributes) - 1)]
-    title = f"{brand} {material.title()} {kind.title()} for {audience.title()}, " + ", ".join(
-        attribute.title() for attribute in named
-    )
-    return Product(
-        asin="B" + "".join(rng.choice(_ASIN_LETTERS) for _ in range(9)),
-        title=title,
-        category=category["name"],
-        kind=kind,
-        audience=audience,
-        nouns=frozenset(f"{brand} {material} {kind} {audience}".lower().split()),
-        attributes=attributes,
-        options={
-            name: tuple(sorted(rng.sample(values, rng.randint(2, min(5, len(values)))), key=values.index))
-            for name, values in category["options"].items()
-        },
-        price=round(round(rng.uniform(*category["prices"])) - rng.choice((0.01, 0.05, 0.5)), 2),
-        description=(
-            f"{kind.capitalize()} of {material} by {brand}, made with {audience} in mind. "
-            f"{rng.choice(attributes).capitalize()}."
-        ),
-        features=tuple(f"{attribute.capitalize()}." for attribute in attributes),
-        reviews=(*rng.sample(_WORDS["praise"], 2), *rng.sample(_WORDS["complaints"], 1)),
-        rating=rng.randint(30, 50) / 10,
-    )
 
 
 def draw_goal(seed: int, number: int, products: Sequence[Product]) -> Goal:
@@ -258,9 +238,8 @@ def draw_goal(seed: int, number: int, products: Sequence[Product]) -> Goal:
     if kind not in _WORDS["without_article"]:
         kind = f"a{'n' * (kind[0] in 'aeio')} {kind}"
     thing = f"{kind} for {product.audience}, {' and '.join(attributes)}"
-    beginning = rng.choice(_BEGINNINGS).format(thing=thing)
     chosen = "".join(f", {name}: {value}" for name, value in options.items())
-    instruction = f"{beginning}{chosen}, and price lower than {max_price:.2f} dollars"
+    instruction = f"{rng.choice(_BEGINNINGS)} {thing}{chosen}, and price lower than {max_price:.2f} dollars"
     return Goal(instruction, product.asin, attributes, options, max_price)
 
 
@@ -271,45 +250,33 @@ def score(
 
     r = r_type * (|U_att ∩ Y_att| + |U_opt ∩ Y_opt| + [y_price <= u_price]) / (|U_att| + |U_opt| + 1)
 
-    with U the goal's attributes, options and highest price and Y the purchase's.
+    with U the goal's attributes, options and highest price and Y the purchase's. The published server, from its
+    first public commit on, counts attributes that are alike or in a text, and options like any chosen value.
     """
-    found = (published_matches if compat == "published" else exact_matches)(bought, chosen, goal)
-    fits = bought.price <= goal.max_price
-    return type_factor(bought, wanted) * (found + fits) / (len(goal.attributes) + len(goal.options) + 1)
-
-
-def exact_matches(bought: Product, chosen: Mapping[str, str], goal: Goal) -> int:
-    """Of the goal's attributes and options, how many a purchase has; others count nothing."""
-    attributes = len(set(goal.attributes) & set(bought.attributes))
-    options = sum(
-        chosen.get(name) == value and value in bought.options.get(name, ())
-        for name, value in goal.options.items()
-    )
-    return attributes + options
-
-
-def published_matches(bought: Product, chosen: Mapping[str, str], goal: Goal) -> int:
-    """As the published server counts: attributes alike or in a text, options like any chosen value."""
-    texts = [text.lower() for text in (bought.title, " ".join(bought.features), bought.description)]
-    attributes = sum(
-        any(token_set_ratio(attribute, other) > _ALIKE for other in bought.attributes)
-        or any(attribute in text for text in texts)
-        for attribute in goal.attributes
-    )
-    options = sum(
-        any(token_set_ratio(value, other) > _ALIKE for other in chosen.values())
-        for value in goal.options.values()
-    )
-    return attributes + options
+    if compat == "published":
+        texts = [text.lower() for text in (bought.title, " ".join(bought.features), bought.description)]
+        found = sum(
+            any(token_set_ratio(attribute, other) > _ALIKE for other in bought.attributes)
+            or any(attribute in text for text in texts)
+            for attribute in goal.attributes
+        ) + sum(
+            any(token_set_ratio(value, other) > _ALIKE for other in chosen.values())
+            for value in goal.options.values()
+        )
+    else:
+        found = len(set(goal.attributes) & set(bought.attributes)) + sum(
+            chosen.get(name) == value and value in bought.options.get(name, ())
+            for name, value in goal.options.items()
+        )
+    found += bought.price <= goal.max_price
+    return type_factor(bought, wanted) * found / (len(goal.attributes) + len(goal.options) + 1)
 
 
 def type_factor(bought: Product, wanted: Product) -> float:
     """By the share of common nouns: 0; 0.1 below a tenth; 0.5 up to a fifth of another kind; else 1."""
     match = len(bought.nouns & wanted.nouns) / len(wanted.nouns)
-    if match == 0:
-        return 0.0
     if match < 0.1:
-        return 0.1
+        return 0.1 if match else 0.0
     if match <= 0.2 and bought.kind != wanted.kind and bought.category != wanted.category:
         return 0.5
     return 1.0
@@ -343,33 +310,27 @@ def ratio(one: str, other: str) -> int:
 
 
 def _result_page(goal: Goal, products: Sequence[Product], page: int) -> str:
-    shown = products[(page - 1) * PAGE_SIZE : page * PAGE_SIZE]
     items = "".join(
         f'<div><h4><a class="product-link" href="#">{product.asin}</a></h4>'
         f"<h4>{escape(product.title)}</h4><h5>${product.price:.2f}</h5></div>"
-        for product in shown
+        for product in products[(page - 1) * PAGE_SIZE : page * PAGE_SIZE]
     )
-    turns = [*(["< Prev"] if page > 1 else []), *(["Next >"] if page * PAGE_SIZE < len(products) else [])]
+    turns = ["< Prev"] * (page > 1) + ["Next >"] * (page * PAGE_SIZE < len(products))
     head = f"<h3>Page {page} (Total results: {len(products)})</h3>"
     return _page(_instruction(goal), _buttons(["Back to Search"]), head, _buttons(turns), items)
 
 
 def _item_page(goal: Goal, product: Product, chosen: Mapping[str, str]) -> str:
-    options = ""
+    parts = [_instruction(goal), _buttons(["Back to Search", "< Prev"])]
     for name, values in product.options.items():
-        options += f"<div><h4>{escape(name)}</h4>"
-        for value in values:
-            checked = " checked" if chosen.get(name) == value else ""
-            options += f'<input type="radio" name="{escape(name)}"{checked}><label>{escape(value)}</label>'
-        options += "</div>"
-    return _page(
-        _instruction(goal),
-        _buttons(["Back to Search", "< Prev"]),
-        options,
-        f"<h2>{escape(product.title)}</h2><h4>Price: ${product.price:.2f}</h4>",
-        f"<h4>Rating: {product.rating:.1f}</h4>",
-        _buttons([*SUBPAGES, "Buy Now"]),
-    )
+        choices = "".join(
+            f'<input type="radio" name="{escape(name)}"{" checked" * (chosen.get(name) == value)}>'
+            f"<label>{escape(value)}</label>"
+            for value in values
+        )
+        parts.append(f"<div><h4>{escape(name)}</h4>{choices}</div>")
+    parts.append(f"<h2>{escape(product.title)}</h2><h4>Price: ${product.price:.2f}</h4>")
+    return _page(*parts, f"<h4>Rating: {product.rating:.1f}</h4>", _buttons([*SUBPAGES, "Buy Now"]))
 
 
 def _page(*parts: str) -> str:
@@ -393,9 +354,7 @@ def _options(text: str) -> dict[str, str]:
         options = ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         options = None
-    if not isinstance(options, dict) or not all(
-        isinstance(part, str) for entry in options.items() for part in entry
-    ):
+    if not isinstance(options, dict) or not all(isinstance(part, str) for part in chain(*options.items())):
         raise NoSuchPage(f"{text[:40]!r} is no dict of options")
     return options
 
