@@ -50,7 +50,6 @@ _WORD: Final = re.compile(r"[^\W_]+")
 _RANKED: Final = "SELECT rowid FROM products WHERE products MATCH ? ORDER BY bm25(products, 4.0, 1.0, 1.0, 1.0), rowid LIMIT ?"
 _FIXED: Final = re.compile(r"fixed_(\d{1,9})")
 _MAX_OPTIONS_LENGTH: Final = 2000
-_KEPT_GOALS: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +123,12 @@ class EmbeddedShop:
             ],
         )
         self._found = lru_cache(maxsize=4096)(self._ask)
-        self.goal = lru_cache(maxsize=_KEPT_GOALS)(self._goal)  # of a session: the product it is sent for
 
     @property
     def name(self) -> str:
         return f"embedded:{self.seed}:{len(self.products)}"
 
-    def _goal(self, session: str) -> Goal:
+    def goal(self, session: str) -> Goal:
         fixed = _FIXED.fullmatch(session)
         number = int(fixed[1]) if fixed else derive_seed("session", session)
         return draw_goal(self.seed, number, self.products)

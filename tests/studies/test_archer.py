@@ -64,13 +64,12 @@ def test_methods_of_a_seed_begin_with_the_same_policy_and_differ_in_their_own_se
     assert (whole["seed"], whole["iterations"], whole["tasks"]) == (1, 3, TASKS)
     assert set(TITLES) == {START, TEACHER, *METHODS, *BOUNDS}
 
-
-@pytest.mark.parametrize(
-    ("name", "changed"), [("archer_single", {"double_critic": False}), ("archer_at_once", {"warmup_iter": 0})]
-)
-def test_an_ablation_is_the_whole_but_for_one_setting(tmp_path, name, changed):
-    whole, other = (load_config(CONFIG, OnlineStudy(tmp_path).overrides(m, 0)) for m in ("archer", name))
-    assert {key: other[key] for key in other if other[key] != whole[key] and key != "save_path"} == changed
+    for name, changed in (
+        ("archer_single", {"double_critic": False}),
+        ("archer_at_once", {"warmup_iter": 0}),
+    ):
+        other = configs[name]
+        assert {k: other[k] for k in other if other[k] != whole[k] and k != "save_path"} == changed
 
 
 @pytest.mark.parametrize("ablations", [False, True])
@@ -198,7 +197,7 @@ def test_the_games_until_a_level():
     assert games_until(lucky[:1], -9.0) is None
 
 
-def test_page_and_table_take_the_results(study):
+def test_page_and_table_take_the_results(study, no_charts):
     found = results(study, {})
     page = " ".join(re.sub(r"<[^>]+>", "", results_page(found)).split())
     assert "ArCHer reaches \u22121.50" in page
@@ -206,11 +205,14 @@ def test_page_and_table_take_the_results(study):
     assert "ArCHer improves on imitation: +10.00: no spread to settle it by" in table(found)
 
 
-def test_a_game_that_failed_is_no_number(study):
-    first = WORDS[0]
-    write_games(study.games("archer", 0, greedy=False), [game(0, first, 3, solved=False, failed=True)])
+def test_games_that_failed_and_games_about_one_word_are_refused(study):
+    path = study.games("archer", 0, greedy=False)
+    write_games(path, [game(0, WORDS[0], 3, solved=False, failed=True)])
     with pytest.raises(DataError, match="must be played to the end"):
         results(study, {})
+    write_games(path, [game(0, WORDS[0], 3, solved=False)])
+    with pytest.raises(DataError, match="must hold different games about two words"):
+        swap(str(path), str(study.swap("archer", 0)))
 
 
 # ---- a critic that makes no errors
@@ -240,6 +242,7 @@ def test_the_exact_critic_says_what_an_utterance_gains_on_the_best_play(tmp_path
     assert learner._train_critic(lambda _: 1 / 0) == []
 
 
+@pytest.mark.slow
 def test_every_step_of_the_study_runs(tmp_path, monkeypatch):
     """For real, as small as it gets, measurements too; of the methods one of each kind."""
     monkeypatch.setattr(recipe, "IMITATION", {**recipe.IMITATION, "iterations": 1})
@@ -310,10 +313,3 @@ def test_how_often_the_name_that_wins_is_above_one_that_does_not():
     turns = [replace(turn, action=action, reward=reward) for action, reward in said]
     assert area_of_names(turns, [3.0, 1.0, 1.5, 2.0, 9.0]) == 0.75
     assert area_of_names(turns[1:2], [1.0]) is None
-
-
-def test_games_about_one_word_are_no_swap_test(study):
-    first = WORDS[0]
-    write_games(study.games("archer", 0, greedy=False), [game(0, first, 3, solved=False)])
-    with pytest.raises(DataError, match="must hold different games about two words"):
-        swap(str(study.games("archer", 0, greedy=False)), str(study.swap("archer", 0)))

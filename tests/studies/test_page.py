@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from markupsafe import Markup
 
 from sweet_rl import studies
 from sweet_rl.errors import UsageError
@@ -61,12 +60,6 @@ def page() -> str:
     return results_page(sample_results())
 
 
-@pytest.fixture
-def no_charts(monkeypatch):
-    """They take a second a page, and most tests do not look at them."""
-    monkeypatch.setattr(charts, "_svg", lambda draw, label, width, height: Markup())
-
-
 def text_of(results):
     return Reader(results_page(results)).text
 
@@ -76,31 +69,19 @@ def swatches(page, name):
     return set(re.findall(rf'swatch (\w+)" aria-hidden="true"></span>the {name}<', page))
 
 
-@pytest.mark.parametrize(
-    "expected",
-    [
+def test_page_says_what_was_found(page):
+    text = Reader(page).text
+    for expected in (
         "the own reaches 60.0 % success, the rival 60.0 % , and the start 20.0 % .",
-        "Holds here: own beats its start (+40.0).",
-        "Not settled here: own beats the rival (+0.0).",
+        "Holds here: own beats its start (+40.0).", "Not settled here: own beats the rival (+0.0).",
         "what own does 4 000 60.0 % 35.2 to 84.8",  # 60 +- 4.303 * 10 / sqrt(3)
         "the own 1.20",  # useful questions in an episode
-        "0.75 of 9 360 turns",
-        "Hidden from the agent run(x, scale3)",
-        "no score: not among the candidates",
-        "n = 30",
-        "Made on 2026-11-23 by sweet_rl 1.0 with: sweet-rl demo",
-        "critic \u22120.41",
-        "4 candidates, 2 different",
-        "return \u22123.00",
-        "turn 1 20.0 %",
-        "On 2 cores, 4 min 10 s in all.",
-        "A note.",
-        "What failed, and is in no number own: 2 test episodes failed.",
-        "seeds [0, 1, 2]",
-    ],
-)
-def test_page_says_what_was_found(page, expected):
-    assert expected in Reader(page).text
+        "0.75 of 9 360 turns", "Hidden from the agent run(x, scale3)", "no score: not among the candidates", "n = 30",
+        "Made on 2026-11-23 by sweet_rl 1.0 with: sweet-rl demo", "critic \u22120.41", "4 candidates, 2 different",
+        "return \u22123.00", "turn 1 20.0 %", "On 2 cores, 4 min 10 s in all.", "A note.",
+        "What failed, and is in no number own: 2 test episodes failed.", "seeds [0, 1, 2]",
+    ):  # fmt: skip
+        assert expected in text
 
 
 def test_one_seed_settles_nothing(no_charts):
@@ -199,7 +180,7 @@ def test_several_worlds_have_sections_of_their_own(no_charts):
     "text",
     [ATTACK, '"><script>x</script>', "</style>{{ 7*7 }}", "\x00\ud800\u202e", "&amp;", "$x_{", "\u6f22"],
 )
-def test_all_text_is_escaped(page, text):
+def test_all_text_is_escaped(page, no_charts, text):
     """Every text that may come from a model or a file; names that link the parts stay."""
     kept = "study name own start better worse method group unit over format picture".split()
 
@@ -221,8 +202,7 @@ def test_all_text_is_escaped(page, text):
     )
     hostile.encode()
     plain, found = Reader(page), Reader(hostile)
-    assert found.tags.count("script") == plain.tags.count("script") == 1
-    assert found.tags.count("style") == 1
+    assert found.tags.count("script") == found.tags.count("style") == 1
     assert set(found.tags) <= set(plain.tags)
     assert not [name for name, _ in found.attributes if name.startswith("on") or name == "srcdoc"]
     assert [value for name, value in found.attributes if name == "src"] == [PICTURE, PICTURE]

@@ -42,26 +42,6 @@ def of_world(study, world, run):
 # ---- commands
 
 
-def test_what_a_step_reads_was_made_in_an_earlier_one(tmp_path):
-    """In any order that rounds allow: a chain sees the rounds before it and its own calls before."""
-    study = ReflectStudy(tmp_path, seeds=1, worlds=WORLDS)
-    known: list[Path] = []
-    for chains in rounds(study):
-        made = []
-        for chain in chains:
-            seen = list(known)
-            for call in chain:
-                named = [*call.words, *map(str, call.flags.values())]
-                paths = [Path(part) for word in named for part in word.split("+")]
-                for path in paths:
-                    if tmp_path in path.parents:
-                        beside = {study.folder / call.name, *(out.with_name("test.json") for out in seen)}
-                        assert {path, *path.parents} & {*seen, *beside}, (call.command, path)
-                seen.append(study.folder / call.name)
-            made += [study.folder / call.name for call in chain]
-        known += made
-
-
 def learning(study, world, key):
     run = study.run(world, method_of(world, key), 0)
     return next(call for call in calls_of(study) if study.folder / call.name == run)
@@ -141,22 +121,6 @@ def test_others_reflections_are_a_measurement_of_the_same_policy_after_it_has_le
         assert own.words == swapped.words
         report = study.report(world, method_of(world, "reflect_rl_swapped"), 0)
         assert swapped.flags == own.flags | {"report": report, "swap_reflections": True}
-
-
-def test_models_that_reflect_are_trained_on_the_texts_of_their_policy(tmp_path):
-    tuned = {
-        call.name: Path(call.flags["task_file"]).name
-        for call in calls_of(ReflectStudy(tmp_path, seeds=1, worlds=WORLDS))
-        if call.run == "reflect supervised_pretrain" and call.flags.get("reflect")
-    }
-    assert tuned == {
-        "taxi-reflection-0": "sft_reflection.jsonl",
-        "auto_explore-reflection-0": "sft_reflection.jsonl",
-        "auto_explore-reflection_positive-0": "sft_reflection_positive.jsonl",
-        "two_hops-reflection-0": "sft_reflection.jsonl",
-        "two_hops-reflection_positive-0": "sft_reflection_positive.jsonl",
-        "alfworld-reflection-0": "sft_reflection.jsonl",
-    }
 
 
 def test_every_world_is_measured_beside_a_ceiling_and_floors_on_the_same_texts(tmp_path):
@@ -304,6 +268,12 @@ def test_the_longer_fine_tuning_has_as_many_updates_as_the_two_models_together(t
                 assert of_method["sft_long_rl"] == of_method["sft_rl"]
 
 
+def test_an_episode_that_failed_is_no_number(study):
+    write_report(study, TAXI, method_of(TAXI, "sft"), 0, 0.5, failed=1)
+    with pytest.raises(DataError, match="must be played to the end"):
+        results(study, {})
+
+
 def test_a_claim_is_made_only_where_both_of_its_methods_are(study):
     taxi, explore, moved, household = (
         {claim.worse for claim in part.claims} for part in results(study, {}).comparisons
@@ -318,6 +288,7 @@ def test_a_claim_is_made_only_where_both_of_its_methods_are(study):
     assert {key for _, *keys in CLAIMS for key in keys} <= set(NAMES)
 
 
+@pytest.mark.slow
 def test_page_and_table_take_the_results(study):
     study = replace(study, worlds=(TAXI, HOUSEHOLD))
     found = results(study, {"taxi-rl-0": 5.0, "taxi-rl-1": 2.0, "taxi-sft-0": 4.0, "lessons.json": 1.0})
@@ -333,9 +304,3 @@ def test_page_and_table_take_the_results(study):
     assert page.count(">pickup</text>") == 2  # a line where the level begins, wide and narrow
     assert text.count("Upright lines say what is played") == 1
     assert "Reflect-RL beats fine-tuning alone: +30.0 points: no spread to settle it by" in table(found)
-
-
-def test_an_episode_that_failed_is_no_number(study):
-    write_report(study, TAXI, method_of(TAXI, "sft"), 0, 0.5, failed=1)
-    with pytest.raises(DataError, match="must be played to the end"):
-        results(study, {})

@@ -6,7 +6,6 @@ import math
 from pathlib import Path
 
 import pytest
-from join_studies import joined
 
 from sweet_rl import studies
 from sweet_rl.errors import DataError
@@ -39,26 +38,15 @@ def runs(name, values):
     )
 
 
-def test_the_interval_of_one_claim_among_several_is_wider():
-    found = claim_over_seeds(
-        "a", runs("a", {0: 0.4, 1: 0.5}), runs("b", {0: 0.1, 1: 0.1}), "success", among=3
-    )
-    alone = claim_over_seeds("a", runs("a", {0: 0.4, 1: 0.5}), runs("b", {0: 0.1, 1: 0.1}), "success")
-    assert (found.among, alone.among, found.mean) == (3, 1, alone.mean)
-    # differences 0.3 and 0.4: error 0.05; Student's t with one degree of freedom, outside 5 % and 5 % / 3
-    assert alone.high - alone.mean == pytest.approx(12.706 * 0.05)
-    assert found.high - found.mean == pytest.approx(38.188 * 0.05, rel=1e-4)
-
-
-def test_a_claim_is_paired_over_the_seeds_that_both_have():
-    # Differences of seeds 1 and 2: 0.4 and 0.2; half the interval is 12.706 * 0.1414 / sqrt(2).
-    found = claim_over_seeds(
-        "a beats b", runs("a", {0: 0.9, 1: 0.5, 2: 0.6}), runs("b", {1: 0.1, 2: 0.4, 3: 0.9}), "success"
-    )
-    assert found.mean == pytest.approx(0.3)
-    assert [seed for seed, _ in found.each] == [1, 2]
-    assert found.high - found.mean == pytest.approx(12.706 * 0.1)
-    assert found.verdict == "open"
+def test_a_claim_is_paired_over_the_seeds_that_both_have_and_wider_among_several():
+    ours, theirs = runs("a", {0: 0.9, 1: 0.5, 2: 0.6}), runs("b", {1: 0.1, 2: 0.4, 3: 0.9})
+    alone, among = (claim_over_seeds("a", ours, theirs, "success", among=count) for count in (1, 3))
+    # differences 0.4 and 0.2: error 0.1; Student's t with one degree of freedom, outside 5 % and 5 % / 3
+    assert alone.mean == among.mean == pytest.approx(0.3)
+    assert [seed for seed, _ in alone.each] == [1, 2]
+    assert alone.high - alone.mean == pytest.approx(12.706 * 0.1)
+    assert among.high - among.mean == pytest.approx(38.188 * 0.1, rel=1e-4)
+    assert (among.among, alone.verdict) == (3, "open")
 
 
 def test_a_claim_over_tasks_is_paired_task_by_task():
@@ -88,10 +76,8 @@ def test_the_interval_of_a_method_is_over_its_seeds_or_that_of_its_only_run():
     assert alone.estimate("nothing") is alone.mean("nothing") is None
     wide = runs("a", {0: 0.1, 1: 0.9})
     found = [Measure("success", "", unit).of(wide) for unit in ("share", "number")]
-    ends = [(each.low, each.high) for each in found]
-    assert ends[0] == (0.0, 1.0)
-    assert ends[1][0] < 0
-    assert ends[1][1] > 1
+    assert (found[0].low, found[0].high) == (0.0, 1.0)
+    assert found[1].low < 0 < 1 < found[1].high
 
 
 def test_the_table_in_full():
@@ -150,13 +136,10 @@ def test_what_the_full_study_says_of_the_same_world_comes_first(file):
     assert titles == ["Full study: b", "Full study: a", "Full study: c", "This run: b"]
 
 
-def test_a_study_that_showed_an_earlier_one_brings_itself_along_alone(file):
+def test_a_study_that_showed_an_earlier_one_brings_itself_along_alone(file, tmp_path):
     file.write_text(json.dumps(dataclasses.asdict(beside(PACKAGED, file))))
     results = beside(sample_results(), file)
     assert [part.title for part in results.comparisons] == ["Full study: the world", "This run: the world"]
-
-
-def test_without_a_file_there_is_this_run_alone(tmp_path):
     results = sample_results()
     assert beside(results, tmp_path / "none.json") is results
 
@@ -172,14 +155,13 @@ def test_another_file_is_refused(tmp_path, content, message):
 
 
 FOLDER = Path(studies.__file__).parent
-REFLECT = FOLDER / "reflect/full_study.json"
 
 
 @pytest.mark.parametrize(
     ("path", "with_claims"),
     [
         (FOLDER / "archer/full_study.json", claims_of_archer),
-        (REFLECT, claims_of_reflect),
+        (FOLDER / "reflect/full_study.json", claims_of_reflect),
         (ROOT / "benchmarks/results/archer_other_seeds.json", claims_of_archer),
         (ROOT / "benchmarks/results/reflect_taxi_other_seeds.json", claims_of_reflect),
         (ROOT / "benchmarks/results/reflect_once_more.json", claims_of_reflect),
@@ -190,43 +172,3 @@ def test_the_claims_of_a_study_are_those_of_its_runs(path, with_claims):
     assert with_claims(comparisons) == comparisons
     claims = [claim for part in comparisons for claim in part.claims]
     assert {claim.among for claim in claims} == {len(claims)}
-
-
-def part_of(tmp_path, name, seeds, worlds):
-    """The file of a run of some seeds of some worlds."""
-    study = json.loads(REFLECT.read_text())
-    study["comparisons"] = [part for part in study["comparisons"] if part["name"] in worlds]
-    for part in study["comparisons"]:
-        part["claims"] = []
-        for method in part["methods"]:
-            method["runs"] = [run for run in method["runs"] if run["seed"] in seeds]
-    study |= {"seconds": {"data": 1.5}, "provenance": {"command": name, "commit": name[0]}}
-    path = tmp_path / name
-    path.write_text(json.dumps(study))
-    return path
-
-
-def test_parts_are_joined_to_the_whole(tmp_path):
-    parts = [
-        part_of(tmp_path, "late", range(303, 308), {"taxi"}),
-        part_of(tmp_path, "early", range(300, 303), {"taxi"}),
-        part_of(tmp_path, "other", range(300, 308), {"two_hops", "alfworld"}),
-    ]
-    whole = joined(parts, claims_of_reflect)
-    found = tmp_path / "whole.json"
-    found.write_text(json.dumps(whole))
-    assert read_study(found)[1] == read_study(REFLECT)[1]
-    assert whole["seconds"] == {"data": 4.5}
-    assert whole["provenance"]["command"] == "late; early; other"
-    assert whole["provenance"]["commit"] == "l; e; o"
-
-
-def test_studies_of_two_kinds_are_not_joined():
-    with pytest.raises(DataError, match="is of another study, got 'archer'"):
-        joined([REFLECT, FOLDER / "archer/full_study.json"], claims_of_reflect)
-
-
-def test_a_seed_counts_once(tmp_path):
-    parts = [part_of(tmp_path, name, range(300, 302), {"taxi"}) for name in ("one", "again")]
-    with pytest.raises(DataError, match=r"again.*'sft' has a seed that was there before, got 300"):
-        joined(parts, claims_of_reflect)

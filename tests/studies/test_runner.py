@@ -144,32 +144,12 @@ def test_two_rounds_have_as_many_dialogues_in_all_and_the_second_begins_where_th
     assert pretrained == ["embedded"] * 2 + [str(study.path("first.sweet"))] * 2
 
 
-def made_by(step):
-    """Names of what a step makes."""
-    flags = (value for name, value in step.flags.items() if name.endswith("preference_path"))
-    return {step.name, *(Path(value).name for value in flags if step.run == "evaluate_code")}
-
-
-def test_nothing_is_used_before_the_round_after_the_one_that_makes_it(study):
+def test_rounds_begin_with_work_for_both_processes_and_the_longest(study):
     all_rounds = rounds(replace(study, ways=ALL_WAYS, best_of=(2,), page_tasks=2))
-    steps = [
-        (number, chain, place, step)
-        for number, chains in enumerate(all_rounds)
-        for chain in chains
-        for place, step in enumerate(chain)
-    ]
-    made = {name: (number, chain, place) for number, chain, place, step in steps for name in made_by(step)}
-    uses = 0
-    for number, chain, place, step in steps:
-        named = {Path(str(word)).name for word in (*step.words, *step.flags.values())}
-        for name in named & set(made) - made_by(step):
-            there, other, earlier = made[name]
-            assert there < number or (other is chain and earlier < place), (step.name, name)
-            uses += 1
-    assert uses > 100
     first = [[chain[0].name for chain in each] for each in all_rounds[2:4]]
-    assert first[0] == ["sampled.jsonl", "critic", "critic_blind", "dpo"]  # both processes have work
-    assert first[1][0] == "first.train.jsonl"  # the longest first: no process is left alone with it
+    assert first[0] == ["sampled.jsonl", "critic", "critic_blind", "dpo"]
+    assert first[1][0] == "first.train.jsonl"
+    assert set(ALL_WAYS) <= set(METHODS)  # each is measured
 
 
 def test_rivals_learn_from_the_same_dialogues_and_critics_choose_with_what_they_were_trained_on(study):
@@ -183,10 +163,6 @@ def test_rivals_learn_from_the_same_dialogues_and_critics_choose_with_what_they_
         ("embedded", "solution", 2),
     ]
     assert {one["agent_model"] for one in chosen} == {"embedded"}
-
-
-def test_every_way_of_sweet_rl_is_measured():
-    assert set(ALL_WAYS) <= set(METHODS)
 
 
 def test_another_port_of_the_human_is_no_other_setting(study, tmp_path):
@@ -208,18 +184,15 @@ def test_another_packaged_agent_is_another_input():
     assert _other_inputs({"inputs": [then]}).endswith("mini/agent has changed")
 
 
+@pytest.mark.slow
 def test_workers_end_with_the_study_that_wanted_them():
     code = (
-        "import os, time\n"
-        "from sweet_rl.pipelines import running\n"
-        "if __name__ == '__main__':\n"
+        "import os, time\nfrom sweet_rl.pipelines import running\nif __name__ == '__main__':\n"
         "    with running.workers(1, small=True, fresh=False) as pool:\n"
-        "        print(pool.submit(os.getpid).result(), flush=True)\n"
-        "        pool.submit(time.sleep, 60).result()\n"
+        "        print(pool.submit(os.getpid).result(), flush=True)\n        pool.submit(time.sleep, 60).result()\n"
     )
     study = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     worker = int(study.stdout.readline())
-    assert psutil.pid_exists(worker)
     study.kill()
     study.communicate()
     deadline = time.monotonic() + 20
@@ -237,7 +210,7 @@ def test_a_step_waits_for_all_that_made_what_its_command_names(kind, study):
     for step in in_rounds(all_rounds, folder):
         waits = {*step.needs, *step.after}
         before[step.name] = waits.union(*(before[name] for name in waits))
-        for name in (name for name, number in number_of.items() if number < number_of[step.name]):
+        for name in number_of.keys() - {step.name}:
             if re.search(rf"{re.escape(str(folder / name))}(?![\w.-])", step.command):
                 assert name in before[step.name], (step.name, name)
                 found += 1
@@ -245,10 +218,12 @@ def test_a_step_waits_for_all_that_made_what_its_command_names(kind, study):
 
 
 def test_a_study_waits_for_nothing_else(study):
-    steps = {
-        step.name: step for step in in_rounds(rounds(replace(study, page_tasks=2)), study.path("x").parent)
-    }
-    assert steps["sweet.ranked.jsonl"].after == ("sampled.jsonl", "critic")
+    study = replace(study, folder=Path("demo"), agent="outputs/demo/critic", page_tasks=2)
+    steps = {step.name: step for step in in_rounds(rounds(study), Path("demo"))}
+    assert steps["sweet.ranked.jsonl"].after == (
+        "sampled.jsonl",
+        "critic",
+    )  # the agent is none of its critics
     assert steps["critic"].after == ("pairs.jsonl",)  # which makes pairs_hidden.jsonl, too
     assert steps["rft"].after == ("offline.jsonl", "pairs.jsonl", "pairs_guarded.jsonl")  # graded in place
     assert steps["pages.blank.jsonl"].after == ()
@@ -258,10 +233,3 @@ def test_a_study_waits_for_nothing_else(study):
 def test_where_names_cannot_be_told_apart_a_round_waits_for_the_one_before_it(folder, study):
     all_rounds = rounds(replace(study, folder=Path(folder), page_tasks=2))
     assert in_rounds(all_rounds, Path(folder)) == in_rounds(all_rounds)
-
-
-def test_a_place_with_the_same_end_elsewhere_is_another(study):
-    """The agent is no critic of this study, though its path ends as that of one."""
-    all_rounds = rounds(replace(study, folder=Path("demo"), agent="outputs/demo/critic"))
-    steps = {step.name: step for step in in_rounds(all_rounds, Path("demo"))}
-    assert steps["sweet.ranked.jsonl"].after == ("sampled.jsonl", "critic")

@@ -17,7 +17,7 @@ from sweet_rl.studies.sweet import pages as study_pages
 from sweet_rl.studies.sweet.pages import DESIGNERS
 from sweet_rl.studies.sweet.recipe import check_agent, rounds, score_by_oracle, shuffle_scores, take_swapped
 from sweet_rl.studies.sweet.results import METHODS, agreement, choosing_agents, results, settings_of
-from sweet_rl.studies.sweet.settings import ALL_WAYS, LINES, SWEETS
+from sweet_rl.studies.sweet.settings import ALL_WAYS, SWEETS
 from tests.browsers.fake_renderer import FakeRenderer
 from tests.viewer.samples import page_rows, write_rows
 
@@ -120,7 +120,7 @@ def test_a_pair_is_right_where_the_oracle_likes_its_chosen_turn_only(study):
     assert agreement(study, "sweet")["right_pairs"] == Counted(0.5, n=4)
 
 
-def test_results_say_what_the_files_hold(study):
+def test_results_say_what_the_files_hold(study, no_charts):
     study = replace(study, ways=ALL_WAYS, best_of=(2,))
     rows = [trajectory(0, LOST, 0.3), trajectory(1, WON, 1.0), trajectory(2, HASTY, 0.0)]
     for name in (*METHODS, *choosing_agents(study)):
@@ -190,12 +190,12 @@ def test_episodes_that_failed_are_told_and_in_no_difference(study):
 
 def test_dialogues_that_became_a_success_are_shown_first(study):
     before, after = (LOST, WON, LOST, WON), (LOST, WON, WON, LOST)
-    for name, told in (("warm_start", before), ("sweet", after)):
+    for name in METHODS:
+        told = before if name == "warm_start" else after
         rows = [trajectory(i, texts, 1.0 if texts is WON else 0.3) for i, texts in enumerate(told)]
         measured(study, name, rows)
-        looked_at(study, name, rows)
-    for name in ("rft", "dpo", *study.ways, *LINES):
-        measured(study, name, rows)
+        if name in ("warm_start", "sweet"):
+            looked_at(study, name, rows)
     replace_rows(study.dialogues, rows)
     shown = results(study, {}).dialogues
     assert [(one.method, one.request[-2], one.reward) for one in shown] == [
@@ -230,12 +230,8 @@ def test_a_dialogue_shows_what_could_have_been_said(study):
 
 def test_a_study_says_what_it_was_made_of(study):
     said = settings_of(replace(study, seed=7, repeats=4, candidates=5))
-    assert said.items() >= {
-        "train tasks x dialogues": "4 x 4",
-        "test tasks": 2,
-        "candidates a turn": 5,
-        "dialogues of each task with candidates": 4, "least score of a chosen turn": 0.0,
-    }.items()  # fmt: skip
+    wanted = {"train tasks x dialogues": "4 x 4", "test tasks": 2, "candidates a turn": 5}
+    assert said.items() >= (wanted | {"least score of a chosen turn": 0.0}).items()
 
 
 def test_dialogues_of_another_number_of_trades_are_refused(study):
@@ -250,15 +246,6 @@ CHARGED = 'def total(price, extras):\n    if "storage" in extras:\n        price
 def asked_turn(task, solution, **more):
     key = {"task_id": task, "sample_index": 0, "turn_index": 0}
     return key | {"input": "I:", "ground_truth": solution} | more
-
-
-def written(tmp_path, rows):
-    replace_rows(tmp_path / "in.jsonl", rows)
-    return str(tmp_path / "in.jsonl"), str(tmp_path / "out.jsonl")
-
-
-def read(path):
-    return [json.loads(line) for line in Path(path).read_text().splitlines()]
 
 
 def test_the_packaged_agent_comes_with_its_figures_and_another_one_is_measured(tmp_path, monkeypatch):
@@ -276,38 +263,31 @@ def test_the_packaged_agent_comes_with_its_figures_and_another_one_is_measured(t
     assert not (tmp_path / "other.json").exists()
 
 
-def test_scores_with_another_solution_are_put_in_place_of_the_right_ones(tmp_path):
-    messages = [{"role": "user", "content": "r"}, {"role": "assistant", "content": "a"}]
-    row = asked_turn("a", "one", messages=messages, additional_outputs=["a"])
-    source, output = written(tmp_path, [row | {"judge_result": [1], "judge_result_swapped": [2]}])
-    take_swapped(source, output)
-    assert [row["judge_result"] for row in read(output)] == [[2]]
+MESSAGES = [{"role": "user", "content": "Two extras."}, {"role": "assistant", "content": "a"}]
 
 
-def test_shuffled_scores_are_the_same_numbers_for_other_texts(tmp_path):
-    texts = ["a", "b", "c", "d", "e", "a"]
-    messages = [{"role": "user", "content": "r"}, {"role": "assistant", "content": "a"}]
+def scored(tmp_path, step, rows):
+    """The scores that a step of the study writes."""
+    replace_rows(tmp_path / "in.jsonl", rows)
+    step(str(tmp_path / "in.jsonl"), str(tmp_path / "out.jsonl"))
+    return [json.loads(line)["judge_result"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+
+
+def test_credit_that_is_wrong_on_purpose_or_right_by_an_oracle(tmp_path):
+    swapped = asked_turn("a", "one", messages=MESSAGES, additional_outputs=["a"], judge_result_swapped=[2])
+    assert scored(tmp_path, take_swapped, [swapped | {"judge_result": [1]}]) == [[2]]
+    said = ["Do you charge for storage?", "Do you charge for tuning?", "Hello."]
+    asked = asked_turn("a", CHARGED, messages=MESSAGES, additional_outputs=said)
+    assert scored(tmp_path, score_by_oracle, [asked]) == [[1.0, 0.0, 0.0]]
+    texts, scores = ["a", "b", "c", "d", "e", "a"], [1, 2, 3, 4, 5, 1]
     rows = [
-        asked_turn(task, "x", messages=messages, additional_outputs=texts, judge_result=[1, 2, 3, 4, 5, 1])
+        asked_turn(task, "x", messages=MESSAGES, additional_outputs=texts, judge_result=scores)
         for task in "pqrs"
     ]
-    source, output = written(tmp_path, rows)
-    shuffle_scores(source, output)
-    found = [row["judge_result"] for row in read(output)]
-    assert all(scores[0] == scores[5] and sorted(scores[:5]) == [1, 2, 3, 4, 5] for scores in found)
+    found = scored(tmp_path, shuffle_scores, rows)  # the same numbers for other texts
+    assert all(each[0] == each[5] and sorted(each[:5]) == [1, 2, 3, 4, 5] for each in found)
     assert len(set(map(tuple, found))) > 1
-    shuffle_scores(source, output)
-    assert [row["judge_result"] for row in read(output)] == found
-
-
-def test_the_oracle_scores_good_turns(tmp_path):
-    asked = ["Do you charge for storage?", "Do you charge for tuning?", "Hello."]
-    messages = [{"role": "user", "content": "Two extras."}, {"role": "assistant", "content": asked[1]}]
-    source, output = written(
-        tmp_path, [asked_turn("a", CHARGED, messages=messages, additional_outputs=asked)]
-    )
-    score_by_oracle(source, output)
-    assert read(output)[0]["judge_result"] == [1.0, 0.0, 0.0]
+    assert scored(tmp_path, shuffle_scores, rows) == found
 
 
 LINE = {"mean": {"mean": 0.5, "low": 0.4, "high": 0.6}, "floors": {"blank page": 0.01}}

@@ -149,8 +149,12 @@ class Answers:
         ]
         if not fresh:
             return [_after(_yes_or_no(question, best) or "As I said, ", best)]
-        also = [fact.text for fact in fresh[1:] if _adds_to(fresh[0], fact)]
-        return [_after(_yes_or_no(question, fresh[0]), fresh[0]), *also[:1]]
+        first, opening = fresh[0], _yes_or_no(question, fresh[0])
+        for other in fresh[1:]:  # one that says something new, and gives away a constant with it
+            told = other.text in first.parts or first.text in other.parts or not _gives_constants(other)
+            if not told and not (other.numbers <= first.numbers and other.texts <= first.texts):
+                return [_after(opening, first), other.text]
+        return [_after(opening, first)]
 
     def _objection(self, proposal: str) -> str | None:
         """What a proposal seems to have forgotten; None when it mentions every constant."""
@@ -206,12 +210,6 @@ class Answers:
 
 def _gives_constants(fact: Fact) -> bool:
     return bool(fact.numbers or fact.texts)
-
-
-def _adds_to(first: Fact, second: Fact) -> bool:
-    if second.text in first.parts or first.text in second.parts or not _gives_constants(second):
-        return False
-    return not (second.numbers <= first.numbers and second.texts <= first.texts)
 
 
 def _after(opening: str, fact: Fact) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from random import Random
 
 from sweet_rl.errors import UsageError
@@ -125,7 +125,11 @@ class ObjectAsker(_Asker):
                 if unlucky == len(untried)
                 else chance.choice(untried[unlucky])
             )
-        gains = {wording: self._gain(wording, left) for wordings in untried for wording in wordings}
+        gains = {}
+        for wording in chain.from_iterable(untried):  # bits that its answer is worth
+            share = sum(self._answers(wording)[place] == YES for place in left) / len(left)
+            parts = [part for part in (share, 1 - share) if part]
+            gains[wording] = -sum(part * math.log2(part) for part in parts)
         best = max(gains.values())
         if len(left) <= 2 or best <= 0:
             return guess(self._words[chance.choice(left)])
@@ -146,13 +150,6 @@ class ObjectAsker(_Asker):
         places = places or list(range(len(self._words)))
         fewest = min(contradictions[place] for place in places)
         return [place for place in places if contradictions[place] == fewest]
-
-    def _gain(self, question: str, left: Sequence[int]) -> float:
-        answers = self._answers(question)
-        share = sum(answers[place] == YES for place in left) / len(left)
-        if share in (0.0, 1.0):
-            return 0.0
-        return -share * math.log2(share) - (1 - share) * math.log2(1 - share)
 
 
 class HastyAsker(ObjectAsker):

@@ -38,9 +38,13 @@ def stem(word: str) -> str:
     word = _FORMS.get(word, word)
     if len(word) > 3 and word not in _KEPT:
         word = _singular(word)
-    if len(word) > 3 and word not in _KEPT:
-        word = _without_ending(word)
-    return word
+    if len(word) <= 3 or word in _KEPT:
+        return word
+    for ending in ("ing", "ed"):
+        base = word.removesuffix(ending)
+        if base != word and len(base) >= 3 and re.search("[aeiouy]", base):
+            return base[:-1] if base[-1] == base[-2] and base[-1] not in "sle" else base
+    return word[:-1] if word.endswith("e") and not word.endswith("ee") else word
 
 
 def _singular(word: str) -> str:
@@ -51,14 +55,6 @@ def _singular(word: str) -> str:
     elif word.endswith("s") and not word.endswith(("ss", "us", "is")):
         word = word[:-1]
     return _FORMS.get(word, word)
-
-
-def _without_ending(word: str) -> str:
-    for ending in ("ing", "ed"):
-        base = word.removesuffix(ending)
-        if base != word and len(base) >= 3 and re.search("[aeiouy]", base):
-            return base[:-1] if base[-1] == base[-2] and base[-1] not in "sle" else base
-    return word[:-1] if word.endswith("e") and not word.endswith("ee") else word
 
 
 _WORDS = re.compile(r"[^\W_]+")

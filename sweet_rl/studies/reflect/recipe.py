@@ -171,7 +171,17 @@ def rounds(study: ReflectStudy) -> list[list[Chain]]:
             for place in places
             for base in dict.fromkeys((study.base(*place), study.reflecting_base(*place)))
         ],
-        [chain for place in places for chain in _fine_tunings(study, *place)],
+        [
+            (_fine_tune(study, world, kind, seed),)
+            for world, seed in places
+            for kind in sorted(  # the longest first: no process is left alone with it
+                dict.fromkeys(
+                    [method.texts for method in study.methods[world] if method.tuned]
+                    + [method.reflection_texts for method in study.methods[world] if method.reflects]
+                ),
+                key=lambda kind: -study.tuning(world, kind).updates,
+            )
+        ],
         [
             _made(study, world, method, seed)
             for world, seed in places
@@ -235,14 +245,6 @@ def _make(study: ReflectStudy, world: str, seed: int, base: Path) -> Step:
     flags |= {"phrases": amount.phrases, "names": amount.names}
     flags |= {"focus": 1.0 if copies else amount.focus, "copies": copies}
     return call("sweet_rl.studies.reflect.recipe:make", base, (str(base), *read), flags)
-
-
-def _fine_tunings(study: ReflectStudy, world: str, seed: int) -> list[Chain]:
-    """The longest first: no process is left alone with it."""
-    kinds = [method.texts for method in study.methods[world] if method.tuned]
-    kinds += [method.reflection_texts for method in study.methods[world] if method.reflects]
-    kinds = sorted(dict.fromkeys(kinds), key=lambda kind: -study.tuning(world, kind).updates)
-    return [(_fine_tune(study, world, kind, seed),) for kind in kinds]
 
 
 def _fine_tune(study: ReflectStudy, world: str, kind: str, seed: int) -> Step:
