@@ -33,9 +33,9 @@ def rows():
             yield tuple(line.split("\t"))
 
 
-@pytest.mark.parametrize(("city", "question", "answer"), list(rows()))
-def test_answers_that_a_person_would_expect(city, question, answer):
-    assert ORACLE.answer(FULL[city], question) == answer
+def test_answers_that_a_person_would_expect():
+    said = [(city, question, ORACLE.answer(FULL[city], question)) for city, question, _ in rows()]
+    assert said == list(rows())
 
 
 def test_every_city_of_the_published_list_and_no_other(shared):
@@ -57,32 +57,14 @@ def test_the_table_fits_together():
         assert topic.cities <= names, topic.name
     for land in countries().values():
         assert not set(land.neighbours) & {land.name, *land.also}
-
-
-def test_neighbours_are_neighbours_both_ways():
-    for land in countries().values():
-        for other in land.neighbours:
-            if other in countries():
-                back = countries()[other].neighbours
-                assert {land.name, *land.also} & set(back), (land.name, other)
+        for back in (countries()[other].neighbours for other in land.neighbours if other in countries()):
+            assert {land.name, *land.also} & set(back), land.name
 
 
 def test_a_city_has_one_capital_at_most_and_it_is_true():
     capitals = {city.name for city in cities().values() if city.capital}
     assert {"Tokyo", "Paris", "Brasilia", "Delhi", "Havanna", "Kinshaha"} <= capitals
     assert not {"Sydney", "Istanbul", "Shanghai", "Toronto", "Karachi", "Sao Paulo", "Yangon"} & capitals
-
-
-@pytest.mark.parametrize("key", cities())
-def test_no_answer_holds_the_name_unless_asked_for_it(key):
-    """Letters count: "climate" holds "lima", and the world would hide the whole answer."""
-    name = cities()[key].name.lower()
-    for question in OPEN_QUESTIONS:
-        answer = ORACLE.answer(key, question)
-        assert name not in answer.lower(), (question, answer)
-        assert answer.endswith(".")
-        assert len(answer) <= 160, answer
-    assert ORACLE.answer(key, "Which country is it in?").startswith("It is ")
 
 
 @pytest.mark.parametrize("told", OPEN_TEMPLATES)
@@ -132,17 +114,21 @@ _WORDS = st.sampled_from(
 
 
 @given(st.sampled_from(sorted(cities())), st.lists(_WORDS, min_size=1, max_size=9).map(" ".join))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_no_answer_to_anything_holds_the_name_or_another_name_of_it(key, words):
     assert not names_it(cities()[key], ORACLE.answer(key, f"{words}?"))
 
 
-def test_no_answer_to_any_open_question_holds_a_name():
-    asked = [*OPEN_QUESTIONS, *ASKED_FOR_IT, *(one for many in OPEN_TEMPLATES.values() for one in many)]
-    for key, city in cities().items():
-        for question in asked:
-            answer = ORACLE.answer(key, question.format(home="your city"))
-            assert not names_it(city, answer), (key, question, answer)
+def test_no_answer_to_any_open_question_holds_a_name_unless_asked_for_it():
+    """Letters count: "climate" holds "lima", and the world would hide the whole answer."""
+    asked = [*ASKED_FOR_IT, *(one for many in OPEN_TEMPLATES.values() for one in many)]
+    for number, (key, city) in enumerate(cities().items()):
+        told = [ORACLE.answer(key, question) for question in OPEN_QUESTIONS]
+        assert all(answer.endswith(".") and len(answer) <= 160 for answer in told)
+        home = HOMES[number % len(HOMES)]
+        told += [ORACLE.answer(key, question.format(home=home)) for question in asked]
+        assert not [answer for answer in told if names_it(city, answer)], key
+        assert ORACLE.answer(key, "Which country is it in?").startswith("It is ")
 
 
 def test_through_the_world_the_name_stays_hidden_and_the_guess_wins():
@@ -170,9 +156,10 @@ def test_each_city_says_yes_to_its_own_name_and_no_to_others():
 
 
 def test_cities_differ_in_what_they_answer():
-    places = [f"Is it in {place}?" for city in cities().values() for place in city.within]
-    asked = [*OPEN_QUESTIONS, *places]
-    told = {tuple(ORACLE.answer(key, question) for question in asked) for key in cities()}
+    places = dict.fromkeys(f"Is it in {place}?" for city in cities().values() for place in city.within)
+    told = {
+        tuple(ORACLE.answer(key, question) for question in [*OPEN_QUESTIONS, *places]) for key in cities()
+    }
     assert len(told) == 91
 
 
@@ -183,18 +170,11 @@ def test_odd_input_is_answered_honestly(said):
     assert ORACLE.answer("Paris, France", said) in {NOT_SURE, "No."}
 
 
-def test_it_is_a_user_that_reads_the_last_message():
-    context = UserContext(
-        "Questions:\n",
-        "Tokyo, Japan",
-        (Message("user", "Questions:\n"), Message("assistant", "Is it in Asia?\n")),
-    )
-    assert asyncio.run(ORACLE.reply(context)).content == "Yes."
-    assert asyncio.run(ORACLE.reply(context)).failure is None
+def test_it_is_a_user_that_reads_the_last_message_and_knows_91_cities():
+    said = (Message("user", "Questions:\n"), Message("assistant", "Is it in Asia?\n"))
+    reply = asyncio.run(ORACLE.reply(UserContext("Questions:\n", "Tokyo, Japan", said)))
+    assert (reply.content, reply.failure) == ("Yes.", None)
     asyncio.run(ORACLE.close())
-
-
-def test_a_city_outside_the_list_is_refused_by_name():
     with pytest.raises(UsageError, match=r"91 cities.*'Atlantis, Sea'"):
         ORACLE.answer("Atlantis, Sea", "Is it in Asia?")
     assert ORACLE.answer("tokyo,japan", "Is it in Asia?") == "Yes."

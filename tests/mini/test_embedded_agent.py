@@ -40,17 +40,12 @@ def test_questions_replies_and_lines_of_code_become_one_token_each(tokenizer):
         assert len(tokenizer(text, add_special_tokens=False)["input_ids"]) == 1
 
 
-def test_any_text_survives_the_tokenizer(tokenizer):
+def test_any_text_survives_the_tokenizer_and_turns_are_found_by_the_template(tokenizer):
     text = "Größe: 3 €\n\n\tdef f(x):\n        return x  # 你好\n"
-    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-    assert tokenizer.decode(ids) == text
-
-
-def test_turns_are_found_by_the_template(tokenizer):
+    assert tokenizer.decode(tokenizer(text, add_special_tokens=False)["input_ids"]) == text
     template = TurnTemplate(TokenizerChat(tokenizer))
-    assert template.end == tokenizer.eos_token
+    assert (template.end, template.writes_alike) == (tokenizer.eos_token, True)
     assert template.header == "<|start_header_id|>assistant<|end_header_id|>\n\n"
-    assert template.writes_alike
 
 
 def test_the_drills_say_everything_that_the_answer_needs():
@@ -97,15 +92,15 @@ def verdicts(say, count):
 
 def test_a_teacher_who_was_told_asks_at_random_in_half_of_its_turns_and_never_answers_early():
     informed, uninformed = (
-        verdicts(partial(pretraining.informed, wasted=1), 300),
-        verdicts(pretraining.dialogue, 300),
+        verdicts(partial(pretraining.informed, wasted=1), 200),
+        verdicts(pretraining.dialogue, 200),
     )
     questions = informed[Verdict.USEFUL] + informed[Verdict.USELESS]
     # 1/2 and half of 2/12 to 2/8 while nothing is known; half of 1/11 to 1/7 when one extra is
     assert 0.53 < informed[Verdict.USEFUL] / questions < 0.65
     assert uninformed[Verdict.USEFUL] / (uninformed[Verdict.USEFUL] + uninformed[Verdict.USELESS]) < 0.25
     assert informed[Verdict.EARLY] == informed[Verdict.REPEATED] == uninformed[Verdict.REPEATED] == 0
-    assert 0.02 < uninformed[Verdict.EARLY] / 300 < 0.12  # 0.04 a turn once one extra is known
+    assert 0.02 < uninformed[Verdict.EARLY] / 200 < 0.12  # 0.04 a turn once one extra is known
     late = informed[Verdict.NEEDLESS] / (informed[Verdict.NEEDLESS] + informed[Verdict.RIGHT])
     assert 0.02 < late < 0.09
 
@@ -152,6 +147,7 @@ def test_a_phase_goes_on_until_its_gate_passes_and_the_card_has_the_figure(tmp_p
     assert "--seed 0" in card
 
 
+@pytest.mark.slow
 def test_a_phase_has_a_limit_and_the_error_has_the_figure(tmp_path):
     with pytest.raises(
         UsageError, match=r"After 8 steps of 'copying' with seed 4 .* grip 3\.000 \(has to be"
@@ -160,24 +156,20 @@ def test_a_phase_has_a_limit_and_the_error_has_the_figure(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_the_packaged_agent_passes_every_gate_as_its_card_says():
     figures = check_gates("embedded", pretraining.TEXTS)
     written = json.loads((Path(model_path("embedded")) / "figures.json").read_text())
     assert {figure.name: figure.value for figure in figures} == pytest.approx(written, abs=5e-3)
+    assert model_path("meta-llama/Llama-3.1-8B") == "meta-llama/Llama-3.1-8B"
 
 
+@pytest.mark.slow
 def test_an_agent_that_fails_a_gate_is_refused_with_the_figure(tmp_path):
-    from sweet_rl.mini.embedded_agent import check_gates
-
     make_agent(tmp_path, pretraining.TEXTS, seed=0, steps=0.003, quiet=True)
     quick = replace(pretraining.TEXTS, figures=partial(figures, each=2, dialogues=2))
     with pytest.raises(UsageError, match=r"P\(charged\), right solution 0\.\d+ \(has to be at least 0\.5\)"):
         check_gates(str(tmp_path), quick)
-
-
-def test_the_packaged_agent_has_a_name():
-    assert model_path("meta-llama/Llama-3.1-8B") == "meta-llama/Llama-3.1-8B"
-    assert model_path("embedded").endswith("mini/agent")
 
 
 def test_games_to_read_are_won_or_lost_games_about_all_ten_words():
@@ -190,6 +182,7 @@ def test_games_to_read_are_won_or_lost_games_about_all_ten_words():
     assert len({game.messages[-1].content for game in games}) >= 10
 
 
+@pytest.mark.slow
 def test_the_agent_of_the_game_reads_a_question_as_one_token(tmp_path):
     make_agent(tmp_path, QUESTION_GAME, seed=0, steps=0.01, quiet=True)
     chat = TokenizerChat.from_pretrained(tmp_path)

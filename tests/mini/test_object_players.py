@@ -47,13 +47,10 @@ def act(policy, observation):
     return asyncio.run(policy.act(observation)).completion.text
 
 
-def test_every_object_is_found():
+def test_every_object_is_found_and_few_words_sooner_and_later_with_less_skill():
     played = games("asker", "twenty-questions")
     assert [game.stop_reason for game in played] == [StopReason.ENDED] * 157
     assert -8 < mean_return(played) < -6
-
-
-def test_the_ten_words_are_found_sooner_from_few_sentences_and_later_with_less_skill():
     played = games("asker", TEN, repeats=10)
     assert all(game.stop_reason is StopReason.ENDED for game in played)
     assert -3.6 < mean_return(played) < -2.4
@@ -68,11 +65,12 @@ def test_what_it_reads_is_the_transcript():
     assert generation.completion.text in {"Is it a pen?", "Is it a cup?"}
 
 
-def test_it_depends_on_the_observation_alone():
+def test_it_depends_on_the_observation_alone_and_the_last_turn_names_a_word():
     policy = ObjectAsker(answer, ALL)
     first, again = ([act(policy, observe("Questions:\n", seed=seed)) for seed in range(30)] for _ in range(2))
     assert first == again
     assert len(set(first)) > 1
+    assert act(ObjectAsker(answer, ALL, max_turns=1, skill=0.0), observe("Questions:\n")) in map(guess, ALL)
 
 
 @pytest.mark.parametrize(
@@ -88,10 +86,6 @@ def test_a_wrong_answer_does_not_end_the_search(dialogue, left):
     assert act(policy, observe("Questions:\n", *dialogue)) in set(map(guess, left))
 
 
-def test_the_last_turn_names_a_word():
-    assert act(ObjectAsker(answer, ALL, max_turns=1, skill=0.0), observe("Questions:\n")) in map(guess, ALL)
-
-
 def test_all_its_questions_are_understood_and_its_guesses_solve():
     for wording in (wording for wordings in questions_about(ALL) for wording in wordings):
         assert answer("dog", wording) in (YES, NO), wording
@@ -102,12 +96,6 @@ def test_all_its_questions_are_understood_and_its_guesses_solve():
     assert guess("pants") == "Is it pants?"
 
 
-@pytest.mark.parametrize(("words", "skill"), [([], 1.0), (["dog"], 1.5), (["dog"], -0.1)])
-def test_bad_settings_are_refused(words, skill):
-    with pytest.raises(UsageError, match="skill from 0 to 1"):
-        ObjectAsker(answer, words, skill=skill)
-
-
 def test_four_questions_tell_the_sixteen_words_apart():
     rows = {tuple(answer(word, wordings[0]) for wordings in FOUR) for word in SIXTEEN_WORDS}
     assert len(rows) == len(SIXTEEN_WORDS) == 16
@@ -116,6 +104,7 @@ def test_four_questions_tell_the_sixteen_words_apart():
 
 def test_the_best_play_is_as_good_in_games_as_it_was_computed():
     assert BestAsker(answer, SIXTEEN_WORDS).mean_return == -3.5 == -least_cost(16)
+    assert act(BestAsker(answer, ["dog", "pen"]), observe("Questions:\n", guess("dog"), NO)) == guess("pen")
     played = games("best")
     assert mean_return(played) == -3.5
     assert {game.stop_reason for game in played} == {StopReason.ENDED}
@@ -156,11 +145,6 @@ def test_bounds_leave_no_better_play_out():
         assert -best.mean_return == pytest.approx(all_costs(frozenset(words), questions))
 
 
-def test_every_turn_of_the_best_play_follows_from_what_was_answered():
-    best = BestAsker(answer, ["dog", "pen"])
-    assert act(best, observe("Questions:\n", guess("dog"), NO)) == guess("pen")
-
-
 def test_naming_words_in_order_and_saying_anything_are_floors():
     played = games("namer")
     assert mean_return(played) == -7.5  # of 0 to -15
@@ -182,9 +166,10 @@ def test_a_hasty_player_asks_in_some_games_and_only_names_words_in_the_others():
     assert mean_return(games("hasty", skill=1.0)) > -4
 
 
-@pytest.mark.parametrize(
-    ("words", "turns"), [([], 20), (["dog", "pen"], 1), ([str(n) for n in range(21)], 30)]
-)
-def test_the_best_play_is_refused_where_it_is_not_known(words, turns):
-    with pytest.raises(UsageError, match="The best play is known for 1 to 20 words and as many turns"):
-        BestAsker(answer, words, max_turns=turns)
+def test_what_is_not_known_and_bad_settings_are_refused():
+    for words, turns in (([], 20), (["dog", "pen"], 1), ([str(n) for n in range(21)], 30)):
+        with pytest.raises(UsageError, match="The best play is known for 1 to 20 words and as many turns"):
+            BestAsker(answer, words, max_turns=turns)
+    for words, skill in (([], 1.0), (["dog"], 1.5), (["dog"], -0.1)):
+        with pytest.raises(UsageError, match="skill from 0 to 1"):
+            ObjectAsker(answer, words, skill=skill)

@@ -3,6 +3,7 @@
 import asyncio
 import posixpath
 import re
+import shutil
 
 import pytest
 
@@ -22,14 +23,18 @@ from sweet_rl.worlds.auto_explore.sandbox import PIECES
 from sweet_rl.worlds.auto_explore.stages import make_repositories
 from sweet_rl.worlds.auto_explore.tasks import explore_tasks, load_dataset
 
-NAMES = repository_names(40, seed=5)
+NAMES = repository_names(20, seed=5)
 MOVED = repository_names(12, seed=3, hops=2)
 DROPPED = ("LICENSE", "Makefile", "conf.py", "artwork", "requirements", "ci", "tests", "examples")
 NO_QUESTION = (".*out.*", r".*\.git.*", ".*test.*", "__init__.py")
 
 
-@pytest.mark.parametrize("name", [*NAMES, *MOVED])
-def test_a_repository(name):
+def test_a_repository():
+    for name in (*NAMES, *MOVED):
+        check(name)
+
+
+def check(name):
     made = make_repository(name)
     assert made == make_repository(name)
     if name in MOVED:
@@ -66,7 +71,7 @@ def test_records_names_and_variety():
     assert [name.partition("-")[0] for name in names[:5]] == kinds
     questions = [task.question for name in NAMES for task in make_repository(name).tasks]
     assert len(set(questions)) > 0.6 * len(questions)
-    assert len({re.sub(r"[0-9.]+", "#", question) for question in questions}) > 300
+    assert len({re.sub(r"[0-9.]+", "#", question) for question in questions}) > 150
     for name in ("", "shop", "service", "service-", "service-01", "service-1000000", "../service-1"):
         with pytest.raises(UsageError, match="no embedded repository"):
             Library().get(name)
@@ -113,17 +118,18 @@ def test_what_is_there_stays(tmp_path, capsys):
     assert not list((tmp_path / "repos").glob(".*"))
 
 
-@pytest.mark.parametrize("target", ["outside", "nowhere"])
-def test_a_link_is_replaced_not_followed(tmp_path, target):
+def test_a_link_is_replaced_not_followed(tmp_path):
     write_repositories(tmp_path / "a", num=1)
     (name,) = names_in(tmp_path / "a")
     (tmp_path / "b" / "repos").mkdir(parents=True)
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "mine.md").write_text("stays")
-    (tmp_path / "b" / "repos" / name).symlink_to(tmp_path / target)
-    write_repositories(tmp_path / "b", num=1, overwrite=True)
-    assert (tmp_path / "outside" / "mine.md").read_text() == "stays"
-    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+    for target in ("outside", "nowhere"):
+        shutil.rmtree(tmp_path / "b" / "repos" / name, ignore_errors=True)
+        (tmp_path / "b" / "repos" / name).symlink_to(tmp_path / target)
+        write_repositories(tmp_path / "b", num=1, overwrite=True)
+        assert (tmp_path / "outside" / "mine.md").read_text() == "stays"
+        assert contents(tmp_path / "a") == contents(tmp_path / "b")
 
 
 def test_only_the_index_says_what_a_moved_file_is_about():
@@ -235,7 +241,7 @@ def of_files(files):
     return library
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_nothing_is_said_or_done_that_depends_on_an_unread_file(seed):
     """The same names and another right file: all is the same until one of the right ones was read."""
     days, told = ("monday", "tuesday", "wednesday", "thursday"), {}
@@ -311,6 +317,7 @@ def lessons(hops, split, count):
     return found
 
 
+@pytest.mark.slow
 def test_a_thought_is_worth_something_to_a_linear_policy_with_two_hops_and_hardly_with_one():
     """On repositories that it has not seen; chance is a sixth, where the index is shown."""
     from sweet_rl.online.reflect.agent import Sampling
@@ -319,17 +326,13 @@ def test_a_thought_is_worth_something_to_a_linear_policy_with_two_hops_and_hardl
     right = {}
     for hops, count in ((1, 150), (2, 300)):
         train, test = lessons(hops, "train", count), lessons(hops, "test", 60)
-        if hops == 2:
-            test = [row for row in test if "Where they keep them:" in row[3]]
+        test = [row for row in test if hops == 1 or "Where they keep them:" in row[3]]
         for thinks in (False, True):
             policy = LinearActor(ACTION_HEAD, Sampling())
             policy.fit([f"{row[thinks]}{row[2]}" for row in train], "texts", epochs=4)
-            places = policy.places([row[thinks] for row in test])
-            said = [
-                list(offered_commands(row[3], ACTION_HEAD))[at] for row, at in zip(test, places, strict=True)
-            ]
-            hits = sum(label == row[2] for label, row in zip(said, test, strict=True))
-            right[hops, thinks] = hits / len(test)
+            said = zip(policy.places([row[thinks] for row in test]), test, strict=True)
+            hits = [list(offered_commands(row[3], ACTION_HEAD))[at] == row[2] for at, row in said]
+            right[hops, thinks] = sum(hits) / len(test)
     assert right[2, False] < 0.35
     assert right[2, True] - right[2, False] > 0.5
     assert right[1, True] - right[1, False] < 0.2

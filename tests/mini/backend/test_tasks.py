@@ -60,26 +60,23 @@ class Perturb(ast.NodeTransformer):
 
 
 @pytest.mark.parametrize("family", NAMES)
-def test_every_constant_matters(family):
-    for problem in drawn(family):
-        tree = ast.parse(problem.source)
-        expected = values(problem.source, problem.calls)
-        count = sum(isinstance(node, ast.Constant) for node in ast.walk(tree))
-        for index, step in itertools.product(range(count), (1, -1)):
-            changed = ast.unparse(ast.fix_missing_locations(Perturb(index, step).visit(copy.deepcopy(tree))))
-            assert values(changed, problem.calls) != expected, f"no test notices:\n{changed}"
-
-
-@pytest.mark.parametrize("family", NAMES)
-def test_inclusive_and_exclusive_thresholds_differ(family):
+def test_every_constant_and_the_edge_of_every_threshold_matter(family):
     other = {" >= ": " > ", " <= ": " < ", " < ": " <= "}  # `x > 5: … (x - 5)` is the same either way
-    for problem in drawn(family):
-        expected = values(problem.source, problem.calls)
-        for line in problem.source.splitlines():
-            for one, swapped in other.items():
-                if one in line:
-                    changed = problem.source.replace(line, line.replace(one, swapped))
-                    assert values(changed, problem.calls) != expected, f"no test notices:\n{changed}"
+    for problem in drawn(family, 4):
+        tree, expected = ast.parse(problem.source), values(problem.source, problem.calls)
+        count = sum(isinstance(node, ast.Constant) for node in ast.walk(tree))
+        changed = [
+            ast.unparse(ast.fix_missing_locations(Perturb(index, step).visit(copy.deepcopy(tree))))
+            for index, step in itertools.product(range(count), (1, -1))
+        ]
+        changed += [
+            problem.source.replace(line, line.replace(one, swapped))
+            for line in problem.source.splitlines()
+            for one, swapped in other.items()
+            if one in line
+        ]
+        for source in changed:
+            assert values(source, problem.calls) != expected, f"no test notices:\n{source}"
 
 
 def test_a_constant_answer_passes_few_tests():
@@ -101,7 +98,7 @@ def test_lists_begin_alike_and_another_seed_gives_other_tasks():
 
 
 def test_splits_share_no_function_and_repeat_none():
-    drawn = [("train", 1500, 0), ("test", 900, 0), ("test", 900, 7)]
+    drawn = [("train", 360, 0), ("test", 240, 0), ("test", 240, 7)]
     train, test, other = (
         [row["ground_truth"] for row in mini.generate(split, n, seed, "families")] for split, n, seed in drawn
     )
@@ -113,10 +110,12 @@ def test_splits_share_no_function_and_repeat_none():
         assert not (one & two or one & three or two & three)
         ids = [task.task_id for some in tasks for task in some]
         assert len(set(ids)) == len(ids)
-    train = {task.ground_truth for task in load_tasks("mini:trades=10:train", num_tasks=1500)}
-    assert not train & {
-        task.ground_truth for task in load_tasks("mini:trades=40:test", num_tasks=1500, seed=3)
-    }
+    trades = [
+        load_tasks(f"mini:trades={k}", num_tasks=500, seed=seed)
+        for k, seed in (("10:train", 0), ("40:test", 3))
+    ]
+    train, test = ({task.ground_truth for task in tasks} for tasks in trades)
+    assert not train & test
 
 
 @pytest.mark.parametrize("family", NAMES)
@@ -137,11 +136,6 @@ def test_an_exhausted_family_says_so(monkeypatch):
     monkeypatch.setattr(mini, "_GIVE_UP_AFTER", 50)
     with pytest.raises(UsageError, match="'parcel' of the mini benchmark has no more than"):
         list(mini.problems("families", "parcel", "train", 0))
-
-
-def test_an_unknown_split_is_refused():
-    with pytest.raises(UsageError, match="not 'valid'"):
-        mini.generate("valid", 3)
 
 
 SOLUTION = extras.source({"delivery": 3, "tuning": 7})
@@ -216,16 +210,12 @@ def test_a_quiet_teacher_asks_each_extra_once_and_answers_when_it_knows_both():
     assert asked == {extras.question(e) for e in extras.EXTRAS if e != "delivery"}
 
 
-def test_the_teacher_errs_as_often_as_told():
+def test_the_teacher_errs_as_often_as_told_and_answers_in_the_last_turn():
     messages = dialogue("They are delivery and tuning.\n", "Do you charge for delivery?", "I don't know.")
     noise = extras.Noise(early=0, late=0, astray=0.25)
-    drawn = (extras.say(messages, Random(seed), max_turns=6, noise=noise) for seed in range(2000))
-    said = collections.Counter(drawn)
+    said = collections.Counter(extras.say(messages, Random(n), max_turns=6, noise=noise) for n in range(2000))
     assert "Do you charge for delivery?" not in said  # never asks again
     assert 0.75 < said["Do you charge for tuning?"] / 2000 < 0.81  # also one of ten when astray
-
-
-def test_the_teacher_always_answers_in_the_last_turn():
     last = dialogue("Two.", *["Do you charge for cleaning?", "No."] * 5)
     assert extras.say(last, Random(0), max_turns=6).startswith("I WANT TO ANSWER:")
 
@@ -281,26 +271,28 @@ def test_the_first_tasks_are_always_these():
 
 @pytest.mark.parametrize(("source", "count"), [("trades=1", 1), ("trades=10", 10), ("trades", 40)])
 def test_trades_are_as_likely_and_charge_mostly_for_their_own(source, count):
-    tasks = load_tasks(f"mini:{source}:train", num_tasks=2000)
+    tasks = load_tasks(f"mini:{source}:train", num_tasks=1000)
     trades = collections.Counter(map(named, tasks))
     assert set(trades) == set(extras.TRADES[:count])
-    assert max(trades.values()) < 2000 / count + 5 * (2000 / count) ** 0.5
+    assert max(trades.values()) < 1000 / count + 5 * (1000 / count) ** 0.5
     usual = [extra in extras.usual_in(named(task)) for task in tasks for extra in charged(task)]
     # By hand: 0.9, then 0.9 x 3/4 against 0.1 after a usual one (0.871), 0.9 against 0.1 x 7/8 after another
     # (0.911); so (0.9 + 0.9 x 0.871 + 0.1 x 0.911) / 2.
-    assert abs(sum(usual) / len(usual) - 0.8875) < 0.025
+    assert abs(sum(usual) / len(usual) - 0.8875) < 0.03
 
 
-@pytest.mark.parametrize("count", ["0", "41", "-1", "1.5", "ten", "", "²"])
-def test_other_numbers_of_trades_are_refused(count):
-    with pytest.raises(UsageError, match=r"there are 1 to 40 trades, got '.*'\. Write 'trades=10', say"):
-        load_tasks(f"mini:trades={count}:test")
-
-
-@pytest.mark.parametrize("source", ["mini:trades=3", "mini:easy=3:test", "mini:trades10:test"])
-def test_other_names_are_refused(source):
-    with pytest.raises(UsageError, match=r"names no split of the mini|has the worlds"):
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        *((f"mini:trades={n}:test", r"there are 1 to 40 trades, got '.*'\. Write 'trades=10', say") for n in ("0", "41", "1.5", "", "²")),
+        *((one, r"names no split of the mini|has the worlds") for one in ("mini:trades=3", "mini:easy=3:test", "mini:trades10:test")),
+    ],
+)  # fmt: skip
+def test_other_worlds_splits_and_numbers_of_trades_are_refused(source, says):
+    with pytest.raises(UsageError, match=says):
         load_tasks(source)
+    with pytest.raises(UsageError, match="not 'valid'"):
+        mini.generate("valid", 3)
 
 
 def test_files_of_another_number_of_trades_are_refused():
@@ -339,9 +331,9 @@ def quiet(messages, rng, *, max_turns):
     ],
 )
 def test_ceiling_and_floor_of_asking(say, success):
-    tasks = load_tasks("mini:trades:test", num_tasks=500)
+    tasks = load_tasks("mini:trades:test", num_tasks=200)
     won = [play(say, task, seed)[1] for seed, task in enumerate(tasks)]
-    assert abs(sum(won) / len(won) - success) < 0.06
+    assert abs(sum(won) / len(won) - success) < 0.08
 
 
 def test_the_insider_asks_what_the_request_says_where_it_names_the_extras():
@@ -412,25 +404,24 @@ def test_an_agent_that_reads_and_remembers_passes_every_gate():
     assert figures["repetitions a dialogue"].value == pytest.approx(0, abs=1e-6)
 
 
-def test_an_agent_that_does_not_read_is_told_apart():
+def test_an_agent_that_does_not_read_or_forgets_is_told_apart():
     figures = measured(fresh)
     share = sum(2 / left for left in (12, 11, 10, 9, 8)) / 5
     for which in ("right", "wrong"):
         assert figures[f"P(charged), {which} solution"].value == pytest.approx(share)
-    assert not figures["P(charged), right solution"].passed
     assert figures["P(charged), wrong solution"].passed
     assert figures["AUC, right solution, 0 misses"].value == 0.5
-    assert not figures["AUC, right solution, 0 misses"].passed
-
-
-def test_an_agent_that_forgets_is_told_apart():
+    failed = ("P(charged), right solution", "AUC, right solution, 0 misses")
+    assert not any(figures[name].passed for name in failed)
     figures = measured(even)
-    assert figures["nats of a repeated question below fresh ones"].value == pytest.approx(0)
-    assert not figures["nats of a repeated question below fresh ones"].passed
     # after n turns 12 x (1 - (11/12)^n) questions have been asked, each of which is repeated with 1/12
     expected = sum(1 - (11 / 12) ** turn for turn in range(6))
-    assert figures["repetitions a dialogue"].value == pytest.approx(expected, abs=0.15)
-    assert not figures["repetitions a dialogue"].passed
+    for name, value in (
+        ("nats of a repeated question below fresh ones", 0),
+        ("repetitions a dialogue", expected),
+    ):
+        assert figures[name].value == pytest.approx(value, abs=0.15 if value else None)
+        assert not figures[name].passed
 
 
 def test_early_answers_and_other_turns_are_counted_by_their_chances():
@@ -451,20 +442,15 @@ def test_area_and_gap_by_hand():
     assert pretraining.area_of(moment, logprobs) == pytest.approx((9 + 8.5) / 18)
     fresh_ones = [-1.0, -2.0, -4.0, *[-9.0] * 6, -2.0, -9.0]
     assert pretraining.gap(("insurance",), logprobs) == pytest.approx(sum(fresh_ones) / 11 + 3.0)
+    first, second, *others = extras.EXTRAS
+    by_extra = {first: -9.0, second: -1.5} | dict.fromkeys(others, -3.0)  # the likeliest repeated one counts
+    assert pretraining.gap([first, second], [by_extra[extra] for extra in extras.EXTRAS]) == -3.0 - -1.5
     share = pretraining.charged_share([moment], [logprobs])
     assert share == pytest.approx(math.exp(-1) + math.exp(-2))
 
 
 def test_what_is_not_a_number_passes_no_gate():
-    assert Figure("x", 0.5).passed
-    assert not Figure("x", math.nan).passed
-    assert not Figure("x", 0.02, high=0.0199).passed
+    assert [one.passed for one in (Figure("x", 0.5), Figure("x", math.nan), Figure("x", 0.02, high=0.0199))] == [
+        True, False, False,
+    ]  # fmt: skip
     assert str(Figure("x", 0.4, low=0.47, high=0.53)) == "x 0.400 (has to be at least 0.47 and at most 0.53)"
-
-
-def test_the_likeliest_repeated_question_counts():
-    first, second, *fresh = extras.EXTRAS
-    by_extra = {first: -9.0, second: -1.5} | dict.fromkeys(fresh, -3.0)
-    logprobs = [by_extra[extra] for extra in extras.EXTRAS]
-    assert pretraining.gap([first, second], logprobs) == -3.0 - -1.5
-    assert pretraining.gap([first], [-9.0, *[-3.0] * 11]) == 6.0

@@ -194,6 +194,7 @@ def test_an_agent_without_a_page_is_told_of_the_wanted_one():
     assert about.strip().startswith("In the middle there should be a picture")
     texts = say(target, None, "What does the headline say?").removeprefix(NOTHING_SHOWN)
     assert texts.index("“Bakery”") < texts.index("band")
+    assert not any("hidden source" in say(target, draft, "Show me the html!") for draft in (None, page()))
 
 
 def test_nothing_is_told_twice_while_there_is_more():
@@ -204,12 +205,6 @@ def test_nothing_is_told_twice_while_there_is_more():
     for i in range(30):
         quoted = f"“Sentence number {i} of this page”"
         assert not (quoted in first and quoted in second)
-
-
-def test_the_source_is_never_said():
-    target = page(HEADER, TITLE)
-    for draft in (None, page()):
-        assert "hidden source" not in say(target, draft, "Show me the html!")
 
 
 def test_letters_are_found_where_they_stand_in_a_wide_box():
@@ -230,40 +225,28 @@ def test_lines_are_counted_and_their_middle_is_noticed():
     assert (seen.x, seen.width, seen.y) == (20, 200, 100)
 
 
-def test_a_picture_behind_texts_is_seen_without_an_img():
-    import random
+def test_pictures_are_seen_without_an_img_but_a_painted_gradient_is_none():
+    def kinds(box, paint):
+        return [element.kind for element in parse_page(page(box, paint=paint)).elements]
 
     noise = random.Random(0)
-    paint = [
+    many = [
         ((x, y, x + 9, y + 9), tuple(noise.randrange(256) for _ in range(3)))
         for x in range(0, 800, 10)
         for y in range(0, 300, 10)
     ]
-    one = page(Box("header", 0, 0, 800, 300), paint=paint)
-    assert [element.kind for element in parse_page(one).elements] == ["picture"]
+    assert kinds(Box("header", 0, 0, 800, 300), many) == ["picture"]
+    smooth = [((0, y, 799, y), (y // 2, 200 - y // 2, 60)) for y in range(300)]
+    assert kinds(Box("div", 0, 0, 800, 300), smooth) == ["picture"]
+    assert kinds(Box("div", 0, 0, 800, 300, background=(0, 200, 60)), smooth) != ["picture"]
 
 
-def test_a_smooth_picture_is_one_but_a_painted_gradient_is_not():
-    paint = [((0, y, 799, y), (y // 2, 200 - y // 2, 60)) for y in range(300)]
-    assert [
-        element.kind for element in parse_page(page(Box("div", 0, 0, 800, 300), paint=paint)).elements
-    ] == ["picture"]
-    painted = page(Box("div", 0, 0, 800, 300, background=(0, 200, 60)), paint=paint)
-    assert [element.kind for element in parse_page(painted).elements] != ["picture"]
-
-
-def test_what_stands_outside_the_page_has_a_place_all_the_same():
+def test_odd_pages_have_places_and_texts_all_the_same_and_without_one_it_is_an_error():
     target = RenderedPage(b"", 800, 1, (Box("p", -900, -40, 10, 10, "out"),))
     assert "At the top left there should be" in ScriptedViewer().answer(context(target, None))
-
-
-def test_bytes_that_are_no_picture_are_done_without():
     one = RenderedPage(b"no picture", 800, 400, page(HEADER, TITLE).boxes)
     assert [seen.text for seen in parse_page(one).texts] == ["Bakery"]
     assert say(one, one) == ALIKE
-
-
-def test_it_needs_pictures():
     with pytest.raises(TypeError, match="PageContext"):
         asyncio.run(ScriptedViewer().reply(UserContext("p", "h", ())))
 
@@ -300,19 +283,12 @@ pages = st.builds(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(pages, st.none() | pages)
 def test_it_never_says_more_than_the_agent_can_hear_and_always_the_same(target, draft):
     said = say(target, draft, "What?")
-    assert said
-    assert len(said) <= 1000
+    assert 0 < len(said) <= 1000
     assert said == say(target, draft, "What?")
-    assert isinstance(context(target, draft), PageContext)
-
-
-@settings(max_examples=25, deadline=None)
-@given(pages)
-def test_every_page_looks_like_itself(target):
     assert say(target, target) == ALIKE
 
 
@@ -364,11 +340,7 @@ def test_the_sketch_is_made_of_the_description():
         html = sketch(odd).html()
         assert "<script>" not in html
         assert html.isascii()
-
-
-def test_markers_in_a_page_cut_nothing():
-    canvas = Canvas(words=[Words("OUTPUT: I WANT", 0, 0, 10)])
-    assert "OUTPUT:" not in canvas.html()
+    assert "OUTPUT:" not in Canvas(words=[Words("OUTPUT: I WANT", 0, 0, 10)]).html()
 
 
 def test_the_improver_goes_on_until_told_or_out_of_turns():
@@ -412,10 +384,6 @@ def test_each_build_of_sentence_does_what_it_says():
     assert band.color == "#10b981"
     assert (picture.width, picture.height, picture.x, picture.y) == (60, 70, 8, 9)
     assert (box.kind, box.color, box.width, box.height) == ("area", "#ffffff", 30, 40)
-
-
-def test_what_is_no_remark_changes_nothing():
-    canvas = sketch(DESCRIPTION)
     before = canvas.html()
     for words in ("", "No response.", "“x” is not on my page.", "“” should be ."):
         assert apply_remarks(canvas, words) == 0
@@ -443,7 +411,7 @@ def wanted(rng):
     return canvas
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.integers(0, 10**6))
 def test_the_improver_understands_everything_that_the_eye_says(seed):
     """Whatever page is wanted, doing what is said ends with two pages that look alike."""

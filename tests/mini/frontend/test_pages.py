@@ -60,10 +60,11 @@ class Page(HTMLParser):
             self.words.append(data.strip())
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(kinds, seeds)
-def test_every_page_is_well_formed(kind, seed):
-    html = mini_web.draw_page(kind, seed, 0).html
+def test_every_page_is_well_formed_and_its_request_says_what_for_and_not_how(kind, seed):
+    drawn = mini_web.draw_page(kind, seed, 0)
+    html, told = drawn.html, drawn.request
     page = Page(html)
     assert page.open == []
     assert page.seen["html"] == page.seen["body"] == page.seen["link"] == 1
@@ -72,21 +73,8 @@ def test_every_page_is_well_formed(kind, seed):
     assert len(page.words) >= 4
     assert all(re.fullmatch(r"https://picsum\.photos/id/48/\d+/\d+", address) for address in page.addresses)
     assert html.startswith(f'<html>\n<link href="{mini_web.TAILWIND}" rel="stylesheet">\n')
-
-
-@settings(max_examples=60, deadline=None)
-@given(kinds, seeds)
-def test_a_page_passes_through_the_text_functions_unchanged(kind, seed):
-    html = mini_web.draw_page(kind, seed, 0).html
     assert normalise_urls(html) == html
     assert extract_html(f"Here it is:\n{html}\nDone.") == ("Here it is:\n[SEE RENDERED HTML]\nDone.", html)
-
-
-@settings(max_examples=120, deadline=None)
-@given(kinds, seeds)
-def test_a_request_says_what_for_and_not_how(kind, seed):
-    page = mini_web.draw_page(kind, seed, 0)
-    told = page.request
     assert 137 <= len(told) <= 549  # as long as those of the published sample
     assert told[0].isupper()
     assert told.endswith(".")
@@ -94,8 +82,7 @@ def test_a_request_says_what_for_and_not_how(kind, seed):
         r"columns?|rows?|grid|sidebar|header|footer|navigation|left|right|top|bottom|cent(?:er|re)d|cards?"
     )
     assert not re.search(rf"\b(?:{layout})\b", told, re.IGNORECASE)
-    brand = {name for topic in WORDS["topics"] for name in topic["names"]}
-    assert not [name for name in brand if name in told]
+    assert not [name for topic in WORDS["topics"] for name in topic["names"] if name in told]
 
 
 def test_rows_have_exactly_the_fields_of_a_published_row(shared):
@@ -106,18 +93,16 @@ def test_rows_have_exactly_the_fields_of_a_published_row(shared):
         assert all(type(value) is str and value for value in row.values())
 
 
-def test_the_first_pages_of_a_longer_list_are_the_shorter_list():
-    assert mini_web.generate("train", 50)[:23] == mini_web.generate("train", 23)
-
-
 def test_pages_and_requests_of_a_split_are_all_different_and_the_splits_share_none():
-    train, test = mini_web.generate("train", 1200), mini_web.generate("test", 600)
-    other = mini_web.generate("test", 600, seed=7)
+    train, test = mini_web.generate("train", 300), mini_web.generate("test", 150)
+    other = mini_web.generate("test", 150, seed=7)
     for rows in (train, test, other):
         for field in ("ground_truth", "problem_description"):
             assert len({row[field] for row in rows}) == len(rows)
     pages = [{row["ground_truth"] for row in rows} for rows in (train, test, other)]
     assert not pages[0] & (pages[1] | pages[2])
+    assert test != other
+    assert train[:23] == mini_web.generate("train", 23)  # a longer list begins as a shorter one
 
 
 def test_the_arrangement_decides_the_split_whatever_is_written_in_it():
@@ -154,10 +139,6 @@ def test_pages_differ_in_their_parts():
         assert 5 <= having < len(pages), tag
 
 
-def test_another_seed_gives_other_pages():
-    assert mini_web.generate("train", ROUND, seed=1) != mini_web.generate("train", ROUND, seed=2)
-
-
 def test_text_and_attributes_are_escaped():
     node = parse('<p class="a">1 &lt; 2 &amp; so on<img alt="say &#34;hi&#34;"/> or <br/></p>')
     html = '<p class="a">\n  1 &lt; 2 &amp; so on\n  <img alt="say &quot;hi&quot;">\n  or\n  <br>\n</p>'
@@ -179,11 +160,8 @@ def test_a_template_that_does_not_close_what_it_opens_ends_with_an_error():
 
 
 def test_the_benchmark_has_a_name_for_each_split():
-    assert [task.row for task in load_tasks("mini-web:test", num_tasks=9, seed=4)] == mini_web.generate(
-        "test", 9, 4
-    )
-    tasks = load_tasks("mini-web:test")
-    assert len({task.task_id for task in tasks}) == len(tasks) == 500
+    tasks = load_tasks("mini-web:test", num_tasks=9, seed=4)
+    assert [task.row for task in tasks] == mini_web.generate("test", 9, 4)
     assert all(task.hidden_information == task.ground_truth and not task.test_cases for task in tasks)
 
 
