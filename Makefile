@@ -151,7 +151,6 @@ TINY_gpu := $(TINY)/gpu --size tiny --minutes 1
 TINY_grading := --num_tasks 4 --heavy 1 --rounds 1
 TINY_growth := --points 1
 TINY_interruptions := --trainers train_sft --ways KILL
-TINY_join_studies := $(TINY)/joined.json sweet_rl/studies/reflect/full_study.json
 TINY_mini := --ways sweet --seeds 6 --trades 1 --train_tasks 80 --test_tasks 10 --folder $(TINY)/mini --output $(TINY)/mini.json
 TINY_mini_settings := --worlds trades=1 --methods dpo --first 1 --train_tasks 20 --test_tasks 10 --folder $(TINY)/mini_settings
 TINY_ranking := --history 60 --candidates 2 --turns 1 --dialogues 4 --rounds 1 --hidden 64 --layers 1

@@ -1,20 +1,135 @@
-"""How benchmarks measure: the machine and the command, sides that take turns, and the steps of a Trainer."""
+"""How benchmarks measure: flags, machine and command, sides that take turns, tables, the steps of a Trainer."""
 
 from __future__ import annotations
 
+import argparse
+import json
 import math
 import os
 import platform
 import resource
 import shlex
 import statistics
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+from sweet_rl.records import replace_file
 from sweet_rl.runs import facts
+
+COLOURS = ("#1155cc", "#b45f06", "#777777")
+
+
+def flags(doc: str | None, **options: Any) -> argparse.Namespace:
+    """What was typed, by the defaults: of a tuple the first is it, and all are choices; a list is several values.
+
+    A list of words holds all that there are; several are written with commas or blanks between.
+    """
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in options.items():
+        how: dict[str, Any] = {"default": default, "type": type(default)}
+        if default is None:
+            how = {}
+        elif isinstance(default, bool):
+            how = {"action": "store_true"}
+        elif isinstance(default, tuple):
+            how = {"default": default[0], "choices": default}
+        elif isinstance(default, list):
+            how = {"default": default, "nargs": "+"}
+        parser.add_argument(f"--{name}", **how)
+    found = parser.parse_args()
+    for name, default in options.items():
+        if isinstance(default, list):
+            words = [one for word in getattr(found, name) for one in str(word).split(",")]
+            if isinstance(default[0], str) and (unknown := set(words) - set(default)):
+                parser.error(f"--{name} knows {', '.join(default)}; not {', '.join(sorted(unknown))}")
+            setattr(found, name, [type(default[0])(word) for word in words])
+    return found
+
+
+def show(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print a Markdown table, row by row as they come."""
+    for cells in (heads, ["---"] * len(heads)):
+        print(f"| {' | '.join(cells)} |")
+    for row in rows:
+        print(f"| {' | '.join(map(str, row))} |", flush=True)
+
+
+def save(path: str | None, **found: Any) -> None:
+    """Write figures with their circumstances, where a file for them is named."""
+    if path:
+        replace_file(Path(path), [f"{json.dumps(circumstances() | found, indent=1)}\n".encode()])
+
+
+def stage(name: str, *words: object, **options: object) -> None:
+    """Run a stage of ours; what it said is shown when it fails."""
+    typed = [f"--{option}={value}" for option, value in options.items()]
+    command = [sys.executable, "-m", "sweet_rl", name, *map(str, words), *typed]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{shlex.join(command)}\n{done.stdout}{done.stderr}")
+
+
+def in_a_process(script: str, options: Mapping[str, object]) -> Any:
+    """What a run of the same script with these flags prints as its last line, as JSON."""
+    typed = [f"--{name}={value}" for name, value in options.items()]
+    done = subprocess.run([sys.executable, script, *typed], capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(done.stderr[-3000:])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def shared_tasks(name: str, otherwise: str) -> str:
+    """A task file of ColBench where SWEET_RL_SHARED has it, else the embedded tasks, said aloud."""
+    root = Path(__file__).resolve().parent.parent.parent / "shared"
+    path = Path(os.environ.get("SWEET_RL_SHARED", root)) / "data/colbench" / name
+    if path.exists():
+        return str(path)
+    print(f"No ColBench file at hand (--tasks, or SWEET_RL_SHARED): measuring on {otherwise} instead.")
+    return otherwise
+
+
+Line = tuple[str, Sequence[tuple[float, float]]]
+"""A curve's name and its points."""
+
+
+def plot(panels: Mapping[tuple[str, str], Sequence[Line]], path: str | None, *, log: bool = False) -> None:
+    """Where a picture is named: a panel for each (title, label along), a line for each curve; its name is told once.
+
+    A limit is dashed; lines with the same name are of one colour, those with a name that begins with _ faint.
+    """
+    if not path:
+        return
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(
+        1, len(panels), figsize=(4 * len(panels), 3.6), layout="constrained", squeeze=False
+    )
+    names = dict.fromkeys(name.lstrip("_") for lines in panels.values() for name, _ in lines)
+    colours = dict(zip(names, cycle(COLOURS), strict=False))
+    for axis, ((title, along), lines) in zip(axes[0], panels.items(), strict=True):
+        for name, points in lines:
+            faint = {"alpha": 0.25, "linewidth": 1} if name[0] == "_" else {"label": name, "marker": "o"}
+            how = {"linestyle": "--"} if "limit" in name else faint
+            axis.plot(*zip(*points, strict=True), color=colours[name.lstrip("_")], markersize=3, **how)
+        if log:
+            axis.set(xscale="log", yscale="log")
+        axis.set(title=title, xlabel=along)
+        axis.grid(alpha=0.3)
+    handles = {
+        line.get_label(): line for axis in axes[0] for line in axis.get_lines() if line.get_label()[0] != "_"
+    }
+    if len(handles) > 1:
+        figure.legend(handles=handles.values(), loc="outside lower center", ncols=len(handles), frameon=False)
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130)
 
 
 def circumstances() -> dict[str, str]:

@@ -137,4 +137,4 @@ class Recorded:
         return GameStep(self.text, -1.0, False, self._at == len(self.states), {})
 
     def close(self) -> None:
-        pass
+        """Nothing to free."""

@@ -10,11 +10,11 @@ from __future__ import annotations
 import itertools
 import json
 import random
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from _measure import stage
 
 from sweet_rl.mini.embedded_agent import BEGIN, CHAT_TEMPLATE, END_OF_HEADER, END_OF_TEXT, END_OF_TURN, HEADER
 from sweet_rl.types import ANSWER_MARKER
@@ -28,35 +28,22 @@ def mini_turns(folder: Path, tasks: int = 48) -> list[Turn]:
     """Turns of the embedded agent with 16 candidates each; made once in the folder."""
     sampled = folder / "sampled.jsonl"
     if not sampled.exists():
-        _sweet(
-            "generate_tasks",
-            str(folder / "tasks.jsonl"),
-            "--source",
-            "mini:train",
-            "--num_tasks",
-            str(tasks),
-            "--overwrite",
-        )
+        tasks_file, offline = folder / "tasks.jsonl", folder / "offline.jsonl"
+        stage("generate_tasks", tasks_file, source="mini:train", num_tasks=tasks, overwrite=True)
         with start_server() as server:
-            _sweet(
-                *("simulate_interactions", str(folder / "tasks.jsonl"), str(folder / "offline.jsonl")),
-                *("--agent_model", "embedded", "--agent_prompt_path", "llm_agent_mini_prompt"),
-                *(
-                    "--env_model",
-                    "scripted",
-                    "--env_base_url",
-                    server.base_url,
-                    "--max_steps",
-                    "6",
-                    "--quiet",
-                ),
-                "--overwrite",
+            stage(
+                "simulate_interactions",
+                *(tasks_file, offline),
+                agent_model="embedded",
+                agent_prompt_path="llm_agent_mini_prompt",
+                env_model="scripted",
+                env_base_url=server.base_url,
+                max_steps=6,
+                quiet=True,
+                overwrite=True,
             )
-        _sweet("evaluate_code", str(folder / "offline.jsonl"), "--quiet")
-        _sweet(
-            *("sample_best_of_n", str(folder / "offline.jsonl"), str(sampled), "embedded"),
-            *("--data_fraction", "1", "--best_of_n", "16", "--quiet"),
-        )
+        stage("evaluate_code", offline, quiet=True)
+        stage("sample_best_of_n", offline, sampled, "embedded", data_fraction=1, best_of_n=16, quiet=True)
     rows = [json.loads(line) for line in sampled.read_text().splitlines()]
     return [
         {
@@ -75,9 +62,14 @@ def colbench_turns(folder: Path, tasks: str, count: int = 60) -> list[Turn]:
     """
     dialogues = folder / "colbench.jsonl"
     if not dialogues.exists():
-        _sweet(
-            *("simulate_interactions", tasks, str(dialogues), "--num_tasks", str(count), "--quiet"),
-            *("--agent_model", "questioner", "--num_questions", "6", "--env_model", "scripted"),
+        stage(
+            "simulate_interactions",
+            *(tasks, dialogues),
+            num_tasks=count,
+            quiet=True,
+            agent_model="questioner",
+            num_questions=6,
+            env_model="scripted",
         )
     rows = [json.loads(line) for line in dialogues.read_text().splitlines()]
     played = [[turn for turn in row["dialogue_history"] if turn["role"] == "assistant"] for row in rows]
@@ -162,10 +154,6 @@ def save_model(
     )
     LlamaForCausalLM(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-
-
-def _sweet(*command: str) -> None:
-    subprocess.run([sys.executable, "-m", "sweet_rl", *command], check=True, stdout=subprocess.DEVNULL)
 
 
 TEMPLATE = (

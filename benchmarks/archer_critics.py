@@ -16,16 +16,16 @@ Run: python benchmarks/archer_critics.py [--game trades] [--critics own encoder]
 
 from __future__ import annotations
 
-import argparse
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import Final
+from typing import Any, Final
 
+from _measure import flags, plot
 from archer_settings import only
-from archer_worlds import CURVES, LAST, MEASURES, plot, run_of
+from archer_worlds import CURVES, LAST, MEASURES, panel, run_of
 
 from sweet_rl.chat import EMBEDDED, model_path
 from sweet_rl.pipelines.running import run_steps
@@ -120,19 +120,12 @@ class Critics(OnlineStudy):
 
     def go(self, jobs: int) -> None:
         begins, runs = rounds(self)
-        starts = {self.teacher(seed).name for seed in self.numbers} | {
-            self.run(START, seed).name for seed in self.numbers
-        }
-        run_steps(in_rounds([only(begins, starts)]), self.folder, jobs=jobs, fresh=False, small=True)
+        named = {self.run(method, seed).name for method in (START, *self.methods) for seed in self.numbers}
+        named |= {self.teacher(seed).name for seed in self.numbers}
+        begins, runs = only(begins, named), only(runs, named)
+        run_steps(in_rounds([begins]), self.folder, jobs=jobs, fresh=False, small=True)
         self.make_critics()
-        named = {self.run(method, seed).name for method in self.methods for seed in self.numbers}
-        run_steps(
-            in_rounds([only(begins, starts), only(runs, named)]),
-            self.folder,
-            jobs=jobs,
-            fresh=False,
-            small=True,
-        )
+        run_steps(in_rounds([begins, runs]), self.folder, jobs=jobs, fresh=False, small=True)
 
     def make_critics(self) -> None:
         """Models of random weights, as wide and as deep as the policy, with its tokenizer."""
@@ -220,81 +213,63 @@ GAMES: Final = {WORDS: Critics, TRADES: OnTrades}
 
 
 def main() -> None:
-    arguments = _arguments()
-    game = GAMES[arguments.game]
-    methods = {name: game.critics[name] for name in arguments.critics}
-    if arguments.grid:
+    given = flags(
+        __doc__,
+        game=tuple(GAMES),
+        critics=[*CRITICS_ON_TRADES],
+        seeds=8,
+        first_seed=200,
+        iterations=0,
+        grid=False,
+        folder=None,
+        plot=None,
+        jobs=2,
+    )
+    game = GAMES[given.game]
+    methods = {name: game.critics[name] for name in given.critics if name in game.critics}
+    if given.grid:
         methods = {
             f"{name}-{rate:g}": {**own, "critic_lr": rate} for name, own in methods.items() for rate in RATES
         }
-    study = game(
-        Path(arguments.folder or f"outputs/archer_critics_{arguments.game}"),
-        arguments.seeds,
-        arguments.first_seed,
-        arguments.iterations,
-        methods=methods,
-    )
-    study.go(arguments.jobs)
-    comparison = _comparison(study)
-    own = {**ON_TRADES} if arguments.game == TRADES else {"layers": LAYERS}
-    own |= {} if arguments.iterations is None else {"iterations": arguments.iterations}
+    folder = Path(given.folder or f"outputs/archer_critics_{given.game}")
+    study = game(folder, given.seeds, given.first_seed, given.iterations or None, methods=methods)
+    study.go(given.jobs)
+    own: dict[str, Any] = {**ON_TRADES} if given.game == TRADES else {"layers": LAYERS}
+    own |= {"iterations": given.iterations} if given.iterations else {}
     own |= {f"{name}: {key}": value for name, each in methods.items() for key, value in each.items()}
-    finish(
-        study.folder,
-        Results(
-            "archer_critics",
-            "ArCHer's critics: an episode once, or each utterance",
-            comparisons=(comparison,),
-            settings={"iterations that count": LAST, **own},
-            provenance=provenance(),
-        ),
-    )
-    if arguments.plot:
-        plot([comparison], Path(arguments.plot))
-
-
-def _comparison(study: Critics) -> Comparison:
-    methods = {}
-    for name in study.methods:
+    found = {}
+    for name in methods:
         runs = tuple(study.result(name, seed) for seed in study.numbers)
-        methods[name] = Method(name, TITLES.get(name, name), runs=runs)
-    pairs = [pair for pair in CLAIMS if methods.keys() >= {*pair}]
+        found[name] = Method(name, TITLES.get(name, name), runs=runs)
+    pairs = [pair for pair in CLAIMS if found.keys() >= {*pair}]
     claims = [
         claim_over_seeds(
             f"{TITLES[one]}: a higher return",
-            methods[one],
-            methods[other],
+            found[one],
+            found[other],
             "last",
             among=sum(rival == other for _, rival in pairs),
         )
         for one, other in pairs
     ]
-    return Comparison(
+    part = Comparison(
         "critics",
         study.title,
-        own=next(iter(methods)),
+        own=next(iter(found)),
         measures=study.measures,
         curves=study.curves,
-        methods=tuple(methods.values()),
+        methods=tuple(found.values()),
         claims=tuple(claims),
     )
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--game", choices=tuple(GAMES), default=WORDS)
-    parser.add_argument("--critics", nargs="+", choices=tuple(CRITICS_ON_TRADES), default=[*CRITICS])
-    parser.add_argument("--seeds", type=int, default=8)
-    parser.add_argument("--first_seed", type=int, default=200)
-    parser.add_argument("--iterations", type=int, help="of a run; default: the configuration's")
-    parser.add_argument("--grid", action="store_true", help="try learning rates of the critics instead")
-    parser.add_argument("--folder", help="default: outputs/archer_critics_GAME")
-    parser.add_argument("--plot", help="draw the curves there")
-    parser.add_argument("--jobs", type=int, default=2)
-    arguments = parser.parse_args()
-    if unknown := set(arguments.critics) - GAMES[arguments.game].critics.keys():
-        parser.error(f"{', '.join(unknown)} is there with --game {TRADES} only")
-    return arguments
+    title, settings = (
+        "ArCHer's critics: an episode once, or each utterance",
+        {"iterations that count": LAST, **own},
+    )
+    results = Results(
+        "archer_critics", title, comparisons=(part,), settings=settings, provenance=provenance()
+    )
+    finish(folder, results)
+    plot(dict([panel(part)]), given.plot)
 
 
 if __name__ == "__main__":

@@ -11,19 +11,16 @@ Run: python benchmarks/archer_settings.py [--methods archer,ppo,...] [--seeds 3]
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from _measure import circumstances
+from _measure import flags, save
 
 from sweet_rl.pipelines.running import run_steps
 from sweet_rl.pipelines.steps import in_rounds
-from sweet_rl.records import replace_file
 from sweet_rl.studies.archer.recipe import METHODS, START, OnlineStudy, rounds
 from sweet_rl.studies.archer.results import mean_return
 from sweet_rl.studies.runner import Chain
@@ -40,31 +37,25 @@ GRIDS: dict[str, dict[str, list[Any]]] = {  # Every combination of these; all el
 
 
 def main() -> None:
-    arguments = _arguments()
-    tried = {method: tries(method) for method in arguments.methods.split(",")}
-    named = {f"{method}-{place}": one for method, own in tried.items() for place, one in enumerate(own)}
-    tiny = {"iterations": 1, "teacher_games": 20, "test_games": 2} if arguments.tiny else {}
-    study = OnlineStudy(Path(arguments.folder), arguments.seeds, FIRST_SEED, methods=named, **tiny)
-    run_steps(in_rounds(_rounds(study)), study.folder, jobs=arguments.jobs, fresh=False, small=True)
+    given = flags(
+        __doc__, methods=[*GRIDS], seeds=1, folder="outputs/archer_settings", jobs=2, tiny=False, output=None
+    )
+    named = {f"{method}-{place}": one for method in given.methods for place, one in enumerate(tries(method))}
+    tiny = {"iterations": 1, "teacher_games": 20, "test_games": 2} if given.tiny else {}
+    study = OnlineStudy(Path(given.folder), given.seeds, FIRST_SEED, methods=named, **tiny)
+    run_steps(in_rounds(_rounds(study)), study.folder, jobs=given.jobs, fresh=False, small=True)
     found: dict[str, Any] = {}
-    for method, own in tried.items():
-        rows = [
-            {
-                "settings": dict(one),
-                "returns": [
-                    round(mean_return(study, f"{method}-{place}", seed), 3) for seed in study.numbers
-                ],
-            }
-            for place, one in enumerate(own)
-        ]
-        found[method] = sorted(rows, key=lambda row: -fmean(row["returns"]))
+    for method in given.methods:
+        found[method] = []
+        for place, one in enumerate(tries(method)):
+            returns = [round(mean_return(study, f"{method}-{place}", seed), 3) for seed in study.numbers]
+            found[method].append({"settings": dict(one), "returns": returns})
+        found[method].sort(key=lambda row: -fmean(row["returns"]))
         print(f"\n{method}, best first:")
         for row in found[method]:
             varied = {name: row["settings"][name] for name in GRIDS[method]}
             print(f"  {fmean(row['returns']):6.2f}  {row['returns']}  {varied}")
-    if arguments.output:
-        saved = {"seeds": list(study.numbers), "methods": found, **circumstances()}
-        replace_file(Path(arguments.output), [f"{json.dumps(saved, indent=1)}\n".encode()])
+    save(given.output, seeds=list(study.numbers), methods=found)
 
 
 def tries(method: str) -> list[dict[str, Any]]:
@@ -90,20 +81,6 @@ def _rounds(study: OnlineStudy) -> list[list[Chain]]:
 
 def only(chains: Sequence[Chain], names: Collection[str]) -> list[Chain]:
     return [kept for chain in chains if (kept := tuple(step for step in chain if step.name in names))]
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--methods", default=",".join(GRIDS), help="with commas between")
-    parser.add_argument("--seeds", type=int, default=1, help="how many, from 100 on")
-    parser.add_argument("--folder", default="outputs/archer_settings")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--tiny", action="store_true", help="on next to nothing: only whether it runs")
-    parser.add_argument("--output", help="file for the numbers")
-    arguments = parser.parse_args()
-    if unknown := set(arguments.methods.split(",")) - GRIDS.keys():
-        parser.error(f"--methods knows {', '.join(GRIDS)}; not {', '.join(sorted(unknown))}")
-    return arguments
 
 
 if __name__ == "__main__":

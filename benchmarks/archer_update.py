@@ -25,67 +25,70 @@ import json
 import math
 import random
 import resource
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from _measure import circumstances, heading
+from _measure import flags, heading, in_a_process, save, show
 
 CRITIC_STEPS, ACTOR_STEPS, ROWS = 50, 3, 256  # Of a published iteration
 
 B, NEW_TOKENS, TURNS, EPISODES = 8, 32, 20, 128
-WORDS = [
-    *("is", "it", "alive", "big", "small", "made", "of", "wood", "metal", "soft", "a", "tool", "toy", "an"),
-    *(
-        "animal",
-        "can",
-        "you",
-        "eat",
-        "wear",
-        "drive",
-        "does",
-        "have",
-        "wheels",
-        "legs",
-        "keys",
-        "found",
-        "in",
-    ),
-    *("the", "kitchen", "garden", "ocean", "used", "for", "music", "sports", "larger", "than", "car"),
-]
+WORDS = (
+    "is it alive big small made of wood metal soft a tool toy an animal can you eat wear drive does have wheels legs "
+    "keys found in the kitchen garden ocean used for music sports larger than car"
+).split()
 
 
 def main() -> None:
-    arguments = _arguments()
-    if arguments.side:
-        print(json.dumps(measure(arguments)))
+    given = flags(
+        __doc__,
+        rows=32,
+        draws=CRITIC_STEPS * ROWS / (EPISODES * TURNS),
+        size=("small", "tiny"),
+        utterance=8.0,
+        threads=0,
+        max_tokens_per_batch=4096,
+        sides=[*SIDES],
+        side=None,
+        output=None,
+    )
+    if given.side:
+        print(json.dumps(measure(given)))
         return
-    found = {side: _in_a_process(side, arguments) for side in arguments.sides}
+    shared = {name: value for name, value in vars(given).items() if name not in {"side", "sides", "output"}}
+    found = {side: in_a_process(__file__, {"side": side, **shared}) for side in given.sides}
     for row in found.values():
-        scale = ROWS / arguments.rows
         for kind in ("", "cpu_"):
             steps = CRITIC_STEPS * row[f"critic_{kind}s"] + ACTOR_STEPS * row[f"actor_{kind}s"]
-            row[f"iteration_{kind}s"] = scale * steps
-    print(heading())
-    print(json.dumps(vars(arguments)))
-    print(f"| side | s a critic step of {arguments.rows} | s a policy step | h an iteration | peak GiB |")
-    print("|---|---|---|---|---|")
-    for side, row in found.items():
-        steps = [f"{row[f'{kind}_s']:.1f} ({row[f'{kind}_cpu_s']:.1f})" for kind in ("critic", "actor")]
-        print(f"| {side} | {' | '.join(steps)} | {row['iteration_s'] / 3600:.2f} | {row['peak_gib']:.1f} |")
-    ratios = {side: _ratios(found, side) for side in found if side != "plain" and "plain" in found}
+            row[f"iteration_{kind}s"] = steps * ROWS / given.rows
+    print(f"{heading()}\n{json.dumps(vars(given))}")
+    show(
+        (
+            "side",
+            f"s a critic step of {given.rows} (CPU)",
+            "s a policy step (CPU)",
+            "h an iteration",
+            "peak GiB",
+        ),
+        [
+            [
+                side,
+                *(f"{row[f'{kind}_s']:.1f} ({row[f'{kind}_cpu_s']:.1f})" for kind in ("critic", "actor")),
+                f"{row['iteration_s'] / 3600:.2f}",
+                f"{row['peak_gib']:.1f}",
+            ]
+            for side, row in found.items()
+        ],
+    )
+    ratios = {
+        side: {key: found["plain"][key] / row[key] for key in row if key.endswith("_s")}
+        for side, row in found.items()
+        if side != "plain" and "plain" in found
+    }
     for side, ratio in ratios.items():
         print(f"{side} is faster by {', '.join(f'{kind} {value:.2f}' for kind, value in ratio.items())}")
-    if arguments.output:
-        rows = {**circumstances(), "arguments": vars(arguments), "sides": found, "ratios": ratios}
-        Path(arguments.output).write_text(json.dumps(rows, indent=1) + "\n")
-
-
-def _ratios(found: dict[str, dict[str, float]], side: str) -> dict[str, float]:
-    return {key: found["plain"][key] / found[side][key] for key in found[side] if key.endswith("_s")}
+    save(given.output, arguments=vars(given), sides=found, ratios=ratios)
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, float]:
@@ -201,7 +204,7 @@ class Plain:
         return []
 
     def sample(self, rows: Sequence[Any]) -> None:
-        pass
+        """Every micro-batch samples for itself."""
 
     def critic_step(self, rows: Sequence[Any]) -> None:
         import torch
@@ -308,15 +311,10 @@ def make_models(arguments: argparse.Namespace, *, causal: bool = False) -> tuple
     from sweet_rl.online.critic import DoubleCritic
 
     tokenizer = make_tokenizer()
-    small = (
-        {"n_layer": 12, "n_head": 12, "n_embd": 768},
-        {"num_hidden_layers": 12, "num_attention_heads": 12, "hidden_size": 768, "intermediate_size": 3072},
-    )
-    tiny = (
-        {"n_layer": 2, "n_head": 4, "n_embd": 128},
-        {"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 128, "intermediate_size": 512},
-    )
-    gpt2, roberta = tiny if arguments.size == "tiny" else small
+    layers, heads, width = (2, 4, 128) if arguments.size == "tiny" else (12, 12, 768)
+    gpt2 = {"n_layer": layers, "n_head": heads, "n_embd": width}
+    roberta = {"num_hidden_layers": layers, "num_attention_heads": heads}
+    roberta |= {"hidden_size": width, "intermediate_size": 4 * width}
     device = "cuda" if torch.cuda.is_available() else "cpu"
     end = tokenizer.eos_token_id
     policy = GPT2LMHeadModel(
@@ -368,44 +366,6 @@ def make_tokenizer() -> Any:
         padding_side="right",
         truncation_side="left",
     )
-
-
-def _in_a_process(side: str, arguments: argparse.Namespace) -> dict[str, float]:
-    flags = [
-        f"--{name}={value}"
-        for name, value in vars(arguments).items()
-        if name not in {"side", "sides", "output"}
-    ]
-    command = [sys.executable, __file__, f"--side={side}", *flags]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(done.stderr[-3000:])
-    result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    print(side, result, flush=True)
-    return result
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rows", type=int, default=32, help="rows of a step (published: 256)")
-    parser.add_argument(
-        "--draws",
-        type=float,
-        default=CRITIC_STEPS * ROWS / (EPISODES * TURNS),
-        help="how often a critic phase draws a transition; in a first iteration 5 times",
-    )
-    parser.add_argument("--size", choices=("small", "tiny"), default="small")
-    parser.add_argument(
-        "--utterance", type=float, default=8.0, help="mean tokens of an utterance, its end included"
-    )
-    parser.add_argument("--threads", type=int, default=0, help="of torch; 0: as many as it takes")
-    parser.add_argument("--max_tokens_per_batch", type=int, default=4096)
-    parser.add_argument("--sides", nargs="+", choices=tuple(SIDES), default=[*SIDES], help="measured in turn")
-    parser.add_argument("--side", choices=tuple(SIDES), default=None, help="one, in this process")
-    parser.add_argument("--output", default=None, help="JSON file for the figures")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -11,11 +11,11 @@ Run: python benchmarks/archer_worlds.py [--worlds guess_my_city,lantern,webshop]
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
-from itertools import cycle
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
+
+from _measure import Line, flags, plot
 
 from sweet_rl.pipelines.running import run_steps
 from sweet_rl.pipelines.steps import in_rounds
@@ -54,25 +54,27 @@ MEASURES = (Measure("last", f"return, last {LAST} iterations", "number"), Measur
 CURVES = (Axes("return", "mean return of an iteration's games", "turns played to learn from", main=True),)
 """Of `run_of`."""
 
-COLOURS = ("#1155cc", "#b45f06", "#777777")
-"""Of methods in a picture."""
-
 
 def main() -> None:
-    arguments = _arguments()
-    folder, seeds, worlds = Path(arguments.folder), range(arguments.seeds), arguments.worlds.split(",")
-    if arguments.tiny:
-        SETTINGS.update(iterations=2, rollout_size=2, warmup_iter=0, epochs=1, actor_epochs=1)
-    chains = [_chain(folder, world, seed) for world in worlds for seed in seeds]
-    run_steps(in_rounds([chains]), folder, jobs=arguments.jobs, fresh=False, small=True)
-    parts = tuple(_comparison(folder, world, seeds) for world in worlds)
-    settings = {name: value for name, value in SETTINGS.items() if name != "quiet"}
-    title = "ArCHer in other worlds"
-    finish(
-        folder, Results("archer_worlds", title, comparisons=parts, settings=settings, provenance=provenance())
+    given = flags(
+        __doc__, worlds=[*CONFIGS], seeds=3, folder="outputs/archer_worlds", jobs=2, tiny=False, plot=None
     )
-    if arguments.plot:
-        plot(parts, Path(arguments.plot))
+    folder, seeds = Path(given.folder), range(given.seeds)
+    if given.tiny:
+        SETTINGS.update(iterations=2, rollout_size=2, warmup_iter=0, epochs=1, actor_epochs=1)
+    chains = [_chain(folder, world, seed) for world in given.worlds for seed in seeds]
+    run_steps(in_rounds([chains]), folder, jobs=given.jobs, fresh=False, small=True)
+    parts = []
+    for world in given.worlds:
+        runs = tuple(run_of(folder / f"{world}-archer-{seed}", seed) for seed in seeds)
+        methods = (Method("archer", "ArCHer", runs=runs),)
+        parts.append(
+            Comparison(world, world, own="archer", measures=MEASURES, curves=CURVES, methods=methods)
+        )
+    settings = {name: value for name, value in SETTINGS.items() if name != "quiet"}
+    found = Results("archer_worlds", "ArCHer in other worlds", comparisons=tuple(parts), settings=settings)
+    finish(folder, replace(found, provenance=provenance()))
+    plot(dict(map(panel, parts)), given.plot)
 
 
 def _chain(folder: Path, world: str, seed: int) -> Chain:
@@ -92,18 +94,6 @@ def _chain(folder: Path, world: str, seed: int) -> Chain:
     )
 
 
-def _comparison(folder: Path, world: str, seeds: Sequence[int]) -> Comparison:
-    runs = tuple(run_of(folder / f"{world}-archer-{seed}", seed) for seed in seeds)
-    return Comparison(
-        world,
-        world,
-        own="archer",
-        measures=MEASURES,
-        curves=CURVES,
-        methods=(Method("archer", "ArCHer", runs=runs),),
-    )
-
-
 def run_of(folder: Path, seed: int) -> Run:
     """What the games of a run's own iterations returned."""
     rows = [row for _, row in read_rows(folder / "metrics.jsonl")]
@@ -116,48 +106,15 @@ def run_of(folder: Path, seed: int) -> Run:
     )
 
 
-def plot(parts: Sequence[Comparison], path: Path) -> None:
-    """A panel for each part, of its first curves: every seed of each method, and their mean."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(
-        1, len(parts), figsize=(4 * len(parts), 3.4), layout="constrained", squeeze=False
-    )
-    for axis, part in zip(axes[0], parts, strict=True):
-        shown = part.curves[0]
-        for method, colour in zip(part.methods, cycle(COLOURS), strict=False):
-            curves = [run.curves[shown.name] for run in method.runs]
-            for curve in curves:
-                axis.plot(*zip(*curve, strict=True), color=colour, alpha=0.25, linewidth=1)
-            mean = [
-                (fmean(turns), fmean(values))
-                for turns, values in (zip(*points, strict=True) for points in zip(*curves, strict=True))
-            ]
-            axis.plot(*zip(*mean, strict=True), "o-", color=colour, markersize=3, label=method.title)
-        axis.set(title=part.title, xlabel=shown.along)
-        axis.grid(alpha=0.3)
-        if len(part.methods) > 1:
-            axis.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.16))
-    axes[0][0].set_ylabel(parts[0].curves[0].title)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--worlds", default=",".join(CONFIGS), help="with commas between")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--folder", default="outputs/archer_worlds")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--tiny", action="store_true", help="on next to nothing: only whether it runs")
-    parser.add_argument("--plot", help="draw the curves there")
-    arguments = parser.parse_args()
-    if unknown := set(arguments.worlds.split(",")) - CONFIGS.keys():
-        parser.error(f"--worlds knows {', '.join(CONFIGS)}; not {', '.join(sorted(unknown))}")
-    return arguments
+def panel(part: Comparison) -> tuple[tuple[str, str], list[Line]]:
+    """The first curves of a comparison: every seed of each method, faint, and their mean."""
+    shown, lines = part.curves[0], list[Line]()
+    for method in part.methods:
+        curves = [run.curves[shown.name] for run in method.runs]
+        lines += [(f"_{method.title}", curve) for curve in curves]
+        steps = [tuple(zip(*points, strict=True)) for points in zip(*curves, strict=True)]
+        lines.append((method.title, [(fmean(turns), fmean(values)) for turns, values in steps]))
+    return (part.title, f"{shown.along}; {shown.title}"), lines
 
 
 if __name__ == "__main__":

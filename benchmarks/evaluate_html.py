@@ -1,4 +1,4 @@
-"""How fast pages are graded without a model, against the plain arithmetic, and where the time goes.
+"""How fast pages are graded without a model, against the plain arithmetic.
 
 Answers are real ColBench targets, perturbed: other sizes, colours and texts. Their pictures are made first,
 as a finished run has them. Then both sides grade them in turn, round after round, with the same browsers and
@@ -16,7 +16,6 @@ Run: python benchmarks/evaluate_html.py [--tasks frontend_tasks_500.jsonl] [--pa
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import io
@@ -31,36 +30,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from _measure import circumstances, heading
+from _measure import flags, heading, save, shared_tasks, show
 from _plain_pages import plain_grades
 
 from sweet_rl.browsers import RenderFailed, RenderSettings, open_renderer
 from sweet_rl.browsers.service import RenderService
 from sweet_rl.commands.evaluate_html import PageGradingFlags, run
 from sweet_rl.concurrency import for_each
-from sweet_rl.grading.pages.metrics import (
-    WEIGHT_FREE,
-    Looks,
-    black,
-    compare,
-    decode,
-    pixels_of,
-    scale,
-    view_of,
-)
+from sweet_rl.grading.pages.metrics import WEIGHT_FREE
 from sweet_rl.records import replace_file, replace_rows
 from sweet_rl.worlds import load_tasks
-
-ROOT = Path(__file__).resolve().parent.parent
-
-
-def default_tasks() -> str:
-    shared = Path(os.environ.get("SWEET_RL_SHARED", ROOT.parent / "shared"))
-    path = shared / "data/colbench/frontend_tasks_500.jsonl"
-    if path.exists():
-        return str(path)
-    print("No ColBench file at hand (--tasks, or SWEET_RL_SHARED): measuring on mini-web:test instead.")
-    return "mini-web:test"
 
 
 def perturbed(page: str) -> str:
@@ -183,99 +162,37 @@ def in_turn(
     return found
 
 
-async def split(rows: list[dict[str, Any]], settings: RenderSettings, folder: Path) -> dict[str, float]:
-    spent: dict[str, float] = {}
-    assert settings.cache is not None
-    looks = Looks(settings.cache)
-    black_view = view_of(pixels_of(scale(black())), None)
-
-    def timed(name: str, work: Callable[[], Any]) -> Any:
-        started = time.thread_time()
-        result = work()
-        spent[name] = spent.get(name, 0.0) + time.thread_time() - started
-        return result
-
-    async with open_renderer(settings) as renderer:
-        for row in rows:
-            target = await renderer.render(row["task"]["ground_truth"])
-            answer = await renderer.render(row["dialogue_history"][-1]["content"])
-            data = (folder / row["answer"]).read_bytes()
-            timed(
-                "decode and scale, twice, where a picture is new",
-                lambda d=data, t=target: [scale(decode(picture)) for picture in (d, t.image)],
-            )
-            pixels = timed("looks, read", lambda d=data, t=target: [looks.of(d), looks.of(t.image)])
-            one, other = timed(
-                "elements", lambda p=pixels, a=answer, t=target: [view_of(p[0], a), view_of(p[1], t)]
-            )
-            timed("grades of the answer", lambda o=one, t=other: compare(o, t))
-            timed("black picture", lambda t=other: compare(black_view, t))
-    return spent
-
-
-def sizes(folder: Path) -> dict[str, int]:
-    kinds = {"pictures": "*.png", "boxes": "*.json", "looks": "*.zz"}
-    return {kind: sum(path.stat().st_size for path in folder.rglob(name)) for kind, name in kinds.items()}
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--tasks", help="a .jsonl file of Frontend Design; default: ColBench's, or mini-web:test"
-    )
-    parser.add_argument("--pages", type=int, default=200)
-    parser.add_argument("--cold_pages", type=int, default=40, help="of these, with an empty cache")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--browsers", type=int, default=2)
-    parser.add_argument("--output", default=None)
-    arguments = parser.parse_args()
-    tasks = [
-        dict(task.row) for task in load_tasks(arguments.tasks or default_tasks(), num_tasks=arguments.pages)
-    ]
+    given = flags(__doc__, tasks=None, pages=200, cold_pages=40, rounds=3, browsers=2, output=None)
+    source = given.tasks or shared_tasks("frontend_tasks_500.jsonl", "mini-web:test")
+    tasks = [dict(task.row) for task in load_tasks(source, num_tasks=given.pages)]
     print(f"{heading()}\nload {os.getloadavg()[0]:.1f} before\n")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        cached = RenderSettings(browsers=arguments.browsers, cache=folder / "cache")
+        cached = RenderSettings(browsers=given.browsers, cache=folder / "cache")
         rows = asyncio.run(draw_answers(tasks, cached, folder))
-        for file, some in (("warm.jsonl", rows), ("cold.jsonl", rows[: arguments.cold_pages])):
+        for file, some in (("warm.jsonl", rows), ("cold.jsonl", rows[: given.cold_pages])):
             replace_rows(folder / file, some)
         timed(ours, folder / "warm.jsonl", cached)  # fills the cache
+
+        def empty(side: str, number: int) -> RenderSettings:
+            return replace(cached, cache=folder / f"cold-{side}-{number}")
+
         found = {
-            "warm": in_turn(folder / "warm.jsonl", arguments.rounds, lambda _side, _number: cached),
-            "cold": in_turn(
-                folder / "cold.jsonl",
-                arguments.rounds,
-                lambda side, number: replace(cached, cache=folder / f"cold-{side}-{number}"),
-            ),
+            "warm": in_turn(folder / "warm.jsonl", given.rounds, lambda _side, _number: cached),
+            "cold": in_turn(folder / "cold.jsonl", given.rounds, empty),
         }
-        spent = asyncio.run(split(rows, cached, folder))
-        taken = sizes(folder / "cache")
-    counts = {"warm": len(rows), "cold": min(len(rows), arguments.cold_pages)}
-    print(f"{'':<8}{'side':<10}{'wall, ms a page':>18}{'computing, ms a page':>24}")
+    counts = {"warm": len(rows), "cold": min(len(rows), given.cold_pages)}
+    lines = []
     for kind, pairs in found.items():
         for label, takes in zip(("plain", "sweet_rl"), zip(*pairs, strict=True), strict=True):
-            wall, cpu = (1000 * statistics.median(t[place] for t in takes) / counts[kind] for place in (0, 1))
-            print(f"{kind:<8}{label:<10}{wall:>18.1f}{cpu:>24.1f}")
+            took = [1000 * statistics.median(t[place] for t in takes) / counts[kind] for place in (0, 1)]
+            lines.append([kind, label, *(f"{each:.1f}" for each in took)])
         ratios = zip(*(plain.over(own) for plain, own in pairs), strict=True)
-        wall, cpu = map(statistics.median, ratios)
-        print(f"{kind:<8}{'ratio':<10}{wall:>18.2f}{cpu:>24.2f}")
-    print("\nof ours, computing, ms a page")
-    for step, seconds in spent.items():
-        print(f"{step:<52}{1000 * seconds / len(rows):>8.2f}")
-    pages = 2 * len(rows)
-    print("\nrender cache, KB a page: " + ", ".join(f"{k} {v / 1000 / pages:.1f}" for k, v in taken.items()))
+        lines.append([kind, "ratio", *(f"{statistics.median(each):.2f}" for each in ratios)])
+    show(("cache", "side", "wall, ms a page", "computing, ms a page"), lines)
     print(f"load {os.getloadavg()[0]:.1f} after")
-    if arguments.output:
-        numbers = {
-            **circumstances(),
-            "arguments": vars(arguments),
-            "rounds": found,
-            "computing_s": spent,
-            "cache_bytes": taken,
-        }
-        replace_file(arguments.output, [json.dumps(numbers, indent=1).encode() + b"\n"])
+    save(given.output, arguments=vars(given), rounds=found)
 
 
 if __name__ == "__main__":

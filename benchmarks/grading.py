@@ -11,18 +11,16 @@ Run: python benchmarks/grading.py [--tasks backend_tasks.jsonl] [--num_tasks 500
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
 import os
 import random
 import signal
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from _measure import heading
+from _measure import flags, heading, shared_tasks, show
 
 from sweet_rl.grading import forbidden_word, published_code
 from sweet_rl.grading.code import CodeGrader
@@ -30,7 +28,6 @@ from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.types import Task, Trajectory
 from sweet_rl.worlds import load_tasks
 
-ROOT = Path(__file__).resolve().parent.parent
 LOOP = "def {name}(*args, **kwargs):\n    while True:\n        pass\n"
 HEAVY = """def heavy_{number}(x):
     for _ in range(1_000_000):
@@ -90,13 +87,9 @@ class Timing(NamedTuple):
 def timed(
     side: Callable[[Sequence[Trajectory]], Sequence[float | None]], trajectories: Sequence[Trajectory]
 ) -> Timing:
-    used, started = cpu_seconds(), time.perf_counter()
+    used, started = sum(os.times()[:4]), time.perf_counter()
     grades = [grade for grade in side(trajectories) if grade is not None]
-    return Timing(time.perf_counter() - started, cpu_seconds() - used, sum(grades) / len(grades))
-
-
-def cpu_seconds() -> float:
-    return sum(os.times()[:4])
+    return Timing(time.perf_counter() - started, sum(os.times()[:4]) - used, sum(grades) / len(grades))
 
 
 def with_loops(trajectories: Sequence[Trajectory], share: float) -> list[Trajectory]:
@@ -118,50 +111,34 @@ def heavy(count: int) -> list[Trajectory]:
     return found
 
 
-def default_tasks() -> str:
-    shared = Path(os.environ.get("SWEET_RL_SHARED", ROOT.parent / "shared"))
-    path = shared / "data/colbench/backend_tasks_500.jsonl"
-    if path.exists():
-        return str(path)
-    print("No ColBench file at hand (--tasks, or SWEET_RL_SHARED): measuring on mini:test instead.")
-    return "mini:test"
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--tasks", default=None)
-    parser.add_argument("--num_tasks", type=int, default=500)
-    parser.add_argument("--loops", type=float, default=0.02)
-    parser.add_argument("--heavy", type=int, default=8, help="heavy tasks; 0: none")
-    parser.add_argument("--rounds", type=int, default=5)
-    arguments = parser.parse_args()
-    tasks = load_tasks(arguments.tasks or default_tasks(), num_tasks=arguments.num_tasks)
+    given = flags(__doc__, tasks=None, num_tasks=500, loops=0.02, heavy=8, rounds=5)
+    source = given.tasks or shared_tasks("backend_tasks_500.jsonl", "mini:test")
+    tasks = load_tasks(source, num_tasks=given.num_tasks)
     plain = [Trajectory(task, (), task.ground_truth) for task in tasks]
     print(f"{heading()}\nload {os.getloadavg()[0]:.1f}")
-    print(
-        f"{len(tasks)} answers, {sum(len(t.test_cases) for t in tasks)} tests; {arguments.heavy} heavy ones\n"
-    )
-    columns = f"{'answers/s':>11}{'per CPU s':>11}{'mean grade':>12}{'ratio':>8}{'of CPU':>8}"
-    print(f"{'':<26}{'side':<22}{'seconds':>9}{'CPU s':>8}{columns}")
-    looping = with_loops(plain, arguments.loops)
-    for label, answers, rounds in (
-        ("references", plain, arguments.rounds),
-        (f"{arguments.loops:.0%} loop for ever", looping, 1),
-        ("heavy references", heavy(arguments.heavy), arguments.rounds if arguments.heavy else 0),
-    ):
-        if rounds == 0:
-            continue
-        pairs = [(timed(published_loop, answers), timed(ours, answers)) for _ in range(rounds)]
-        pairs.sort(key=lambda pair: pair[0].seconds / pair[1].seconds)
-        published, own = pairs[len(pairs) // 2]
-        for side, took in (("published, unprotected", published), ("sweet_rl, sandboxed", own)):
-            ratios = published.seconds / own.seconds, published.cpu_s / own.cpu_s
-            ratio = f"{ratios[0]:>8.2f}{ratios[1]:>8.2f}" if took is own else ""
-            rates = f"{len(answers) / took.seconds:>11.2f}{len(answers) / max(took.cpu_s, 0.01):>11.2f}"
-            row = f"{took.seconds:>9.2f}{took.cpu_s:>8.2f}{rates}{took.grade:>12.3f}{ratio}"
-            print(f"{label:<26}{side:<22}{row}")
+    print(f"{len(tasks)} answers, {sum(len(t.test_cases) for t in tasks)} tests; {given.heavy} heavy ones\n")
+    kinds = [("references", plain, given.rounds)]
+    kinds += [(f"{given.loops:.0%} loop for ever", with_loops(plain, given.loops), 1)]
+    kinds += [("heavy references", heavy(given.heavy), given.rounds)] if given.heavy else []
+
+    def rows() -> Iterator[list[str]]:
+        """Of both sides in turn the round with the median ratio."""
+        for label, answers, rounds in kinds:
+            pairs = [(timed(published_loop, answers), timed(ours, answers)) for _ in range(rounds)]
+            pairs.sort(key=lambda pair: pair[0].seconds / pair[1].seconds)
+            published, own = pairs[len(pairs) // 2]
+            for side, took in (("published, unprotected", published), ("sweet_rl, sandboxed", own)):
+                rates = f"{len(answers) / took.seconds:.2f}", f"{len(answers) / max(took.cpu_s, 0.01):.2f}"
+                ratios = (
+                    f"{published.seconds / took.seconds:.2f}",
+                    f"{published.cpu_s / max(took.cpu_s, 0.01):.2f}",
+                )
+                seconds = f"{took.seconds:.2f}", f"{took.cpu_s:.2f}"
+                yield [label, side, *seconds, *rates, f"{took.grade:.3f}", *ratios]
+
+    heads = ("answers", "side", "seconds", "CPU s", "answers/s", "per CPU s", "mean grade", "ratio", "of CPU")
+    show(heads, rows())
 
 
 if __name__ == "__main__":

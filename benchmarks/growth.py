@@ -17,13 +17,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import random
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from math import ceil, floor, log10
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +29,7 @@ import archer_update
 import sampling
 import scaling
 import torch
-from _measure import circumstances, heading, in_turn, medians
+from _measure import flags, heading, in_turn, medians, plot, save, show
 from transformers import GPT2Config, GPT2Model, LlamaForCausalLM
 
 FACTORS = (1, 2, 4, 8)
@@ -45,44 +43,46 @@ NAMES = {
     "history": ("tokens of history", "seconds of a step of pairs"),
     "dialogues": ("dialogues at once", "seconds for a dialogue"),
 }
-LINES = {
-    "alone": ("each text by itself", "#b45f06", "o-"),
-    "ours": ("sweet_rl", "#1155cc", "o-"),
-    "limit": ("limit: each distinct token once", "#777777", "--"),
-}
+LINES = {"alone": "each text by itself", "ours": "sweet_rl", "limit": "limit: each distinct token once"}
 GAMES = 4  # In a step of the critic
 
 Row = dict[str, float]
 
 
 def main() -> None:
-    arguments = _arguments()
-    torch.set_num_threads(arguments.threads)
+    given = flags(__doc__, kinds=[*USUAL], points=len(FACTORS), threads=1, plot=None, output=None)
+    torch.set_num_threads(given.threads)
+    measures = {"episodes": _memory, "turns": _turns, "history": _history, "dialogues": _dialogues}
     found: dict[str, list[Row]] = {}
-    for kind in arguments.kinds:
-        points = [factor * USUAL[kind] for factor in FACTORS[: arguments.points]]
-        measure = {"episodes": _memory, "turns": _turns, "history": _history, "dialogues": _dialogues}[kind]
+    for kind in given.kinds:
         found[kind] = []
-        for point in points:
-            found[kind].append({kind: point, **measure(point)})
+        for point in (factor * USUAL[kind] for factor in FACTORS[: given.points]):
+            found[kind].append({kind: point, **measures[kind](point)})
             print(kind, found[kind][-1], file=sys.stderr, flush=True)
-    print(f"{heading()}\n{arguments.threads} threads")
+    print(f"{heading()}\n{given.threads} threads")
+    panels = {}
     for kind, rows in found.items():
-        _print(kind, rows)
-    if arguments.output:
-        Path(arguments.output).write_text(json.dumps({**circumstances(), **found}, indent=1) + "\n")
-    if arguments.plot:
-        plot(found, Path(arguments.plot))
+        alone = "alone" in rows[0]
+        heads = [NAMES[kind][0], "ours s", "limit s", "ours / limit", *["alone s", "alone / ours"] * alone]
+        print()
+        show(heads, [_cells(kind, row) for row in rows])
+        panels[NAMES[kind][1], NAMES[kind][0]] = [
+            (label, [(row[kind], row[name]) for row in rows])
+            for name, label in LINES.items()
+            if name in rows[0]
+        ]
+    save(given.output, **found)
+    plot(panels, given.plot, log=True)
 
 
-def _print(kind: str, rows: list[Row]) -> None:
-    alone = "alone" in rows[0]
-    print(f"\n| {NAMES[kind][0]} | ours s | limit s | ours / limit |{' alone s | alone / ours |' * alone}")
-    print("|---" * (4 + 2 * alone) + "|")
-    for row in rows:
-        cells = [f"{row['ours']:.3f}", f"{row['limit']:.3f}", f"{row['ours'] / row['limit']:.2f}"]
-        cells += [f"{row['alone']:.3f}", f"{row['alone'] / row['ours']:.1f}"] if alone else []
-        print(f"| {row[kind]:.0f} | {' | '.join(cells)} |")
+def _cells(kind: str, row: Row) -> list[str]:
+    cells = [
+        f"{row[kind]:.0f}",
+        f"{row['ours']:.3f}",
+        f"{row['limit']:.3f}",
+        f"{row['ours'] / row['limit']:.2f}",
+    ]
+    return cells + ([f"{row['alone']:.3f}", f"{row['alone'] / row['ours']:.1f}"] if "alone" in row else [])
 
 
 def _processor_s(work: Mapping[str, Callable[[], object]]) -> Row:
@@ -172,45 +172,6 @@ def _dialogues(dialogues: int) -> Row:
         model(input_ids=ids, use_cache=False)
 
     return {"ours": played.cpu_s / dialogues, **_processor_s({"limit": read})}
-
-
-def plot(found: Mapping[str, list[Row]], path: Path) -> None:
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(
-        1, len(found), figsize=(4 * len(found), 3.6), layout="constrained", squeeze=False
-    )
-    for axis, (kind, rows) in zip(axes[0], found.items(), strict=True):
-        for name, (label, colour, style) in LINES.items():
-            if name in rows[0]:
-                points = [row[name] for row in rows]
-                axis.loglog([row[kind] for row in rows], points, style, label=label, color=colour)
-        seconds = [row[name] for row in rows for name in LINES if name in row]
-        axis.set_ylim(10 ** floor(log10(min(seconds))), 10 ** ceil(log10(max(seconds))))
-        axis.set_xticks([row[kind] for row in rows], [f"{row[kind]:,.0f}" for row in rows])
-        axis.minorticks_off()
-        axis.set_xlabel(NAMES[kind][0])
-        axis.set_ylabel(NAMES[kind][1])
-        axis.grid(alpha=0.3)
-    drawn = {line.get_label(): line for axis in axes[0] for line in axis.get_lines()}  # once for all panels
-    figure.legend(handles=drawn.values(), loc="outside lower center", ncols=len(drawn), frameon=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--kinds", nargs="+", choices=tuple(USUAL), default=[*USUAL])
-    parser.add_argument("--points", type=int, default=len(FACTORS), help="of each, from the smallest")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--plot", help=".png file for the curves")
-    parser.add_argument("--output", help="file for the numbers")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Interrupts, starts twice, damages and changes training runs, and says for each what became of it.
 
-python benchmarks/interruptions.py [--trainers train_dpo run_archer] [--ways flipped KILL] [--markdown]
+python benchmarks/interruptions.py [--trainers train_dpo run_archer] [--ways flipped,KILL]
 
 Every row begins with a run of seconds that is stopped when its second checkpoint is there. What was done to
 it stands in the row, then what was said, and the outcome of resuming it: the weights are those of a run that
@@ -10,7 +10,6 @@ Processes are forked from this one, which has everything loaded.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import resource
@@ -22,6 +21,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+from _measure import flags
 
 from sweet_rl.chat import model_path
 
@@ -373,41 +374,29 @@ def pairs(word: str) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
-def load_everything() -> None:
+def main() -> None:
+    given = flags(__doc__, trainers=[*CHANGES], ways=None)
     import torch
 
     torch.set_num_threads(1)
-    import sweet_rl.online.archer
+    import sweet_rl.online.archer  # before the first fork, so that no process loads it again
     import sweet_rl.online.reflect.models
     import sweet_rl.training.runs
     import sweet_rl.training.trainer  # noqa: F401
 
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--trainers", nargs="+", default=list(CHANGES), choices=list(CHANGES))
-    parser.add_argument(
-        "--ways", nargs="+", default=None, help="rows by their names; default all of a trainer"
-    )
-    parser.add_argument("--markdown", action="store_true", help="as a table for a page")
-    arguments = parser.parse_args()
-    load_everything()
     wrong = 0
     with tempfile.TemporaryDirectory() as name:
         os.environ["XDG_CACHE_HOME"] = f"{name}/cache"
         table = Table(Path(name))
-        for trainer in arguments.trainers:
-            for way in arguments.ways or ways_of(trainer):
+        for trainer in given.trainers:
+            for way in given.ways.split(",") if given.ways else ways_of(trainer):
                 what, said, outcome, wanted = table.row(trainer, way)
                 wrong += outcome != wanted
                 said = said.replace(f"{name}/{trainer} {way}/", "").removeprefix("error: ")
                 said = said.removesuffix(" error: interrupted").replace("Stopped. ", "Stopped: ")
                 said = said.partition(". ")[0].removesuffix(".")  # what can be done comes behind it
                 cells = (trainer, what, said, outcome if outcome == wanted else f"**{outcome}**")
-                line = f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
-                print(line if arguments.markdown else "\n    ".join(cells), flush=True)
+                print(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |", flush=True)
     print(f"\n{wrong} rows are wrong")
     sys.exit(bool(wrong))
 

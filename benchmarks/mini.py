@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from _measure import machine_line
+from _measure import flags, machine_line
 from _mini_study import (
     SUCCESS,
     WARM_START,
@@ -65,7 +65,21 @@ HABITS = {  # What the third kind of table shows of every method
 
 
 def main() -> None:
-    arguments = _arguments()
+    arguments = flags(
+        __doc__,
+        agents=None,
+        seeds=[6, 7, 8, 9, 10, 11, 12, 13],
+        trades=[1, 10, 40],
+        ways=",".join(MAIN_WAYS),
+        best_of=None,
+        train_tasks=600,
+        test_tasks=500,
+        dev=False,
+        markdown=False,
+        folder="outputs/mini",
+        output="outputs/mini/study.json",
+        packaged=None,
+    )
     output = Path(arguments.output)
     if arguments.markdown:
         print(markdown(read_full_study(output) or FullStudy({}, {})))
@@ -90,8 +104,9 @@ def main() -> None:
 def _studies(arguments: argparse.Namespace) -> Iterator[Study]:
     """All of a seed come before those of the next one, so that what is done is whole at any time."""
     ways = ALL_WAYS if arguments.ways == "all" else tuple(arguments.ways.split(","))
+    agents = (arguments.agents or "embedded").split(",")
     for place, seed in enumerate(arguments.seeds):
-        agent = arguments.agents[place % len(arguments.agents)]
+        agent = agents[place % len(agents)]
         for trades in arguments.trades:
             yield Study(
                 Path(arguments.folder) / f"trades{trades}-{seed}",
@@ -100,7 +115,7 @@ def _studies(arguments: argparse.Namespace) -> Iterator[Study]:
                 seed=seed,
                 world=f"trades={trades}",
                 ways=ways,
-                best_of=tuple(arguments.best_of),
+                best_of=tuple(map(int, arguments.best_of.split(","))) if arguments.best_of else (),
                 train_tasks=arguments.train_tasks,
                 test_tasks=arguments.test_tasks,
                 test_split="dev" if arguments.dev else "test",
@@ -228,29 +243,6 @@ def _run(study: Study) -> None:
     words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
     dev = ["--dev"] if study.test_split == "dev" else []
     subprocess.run([sys.executable, "-m", "sweet_rl", "demo", *words, *dev], check=True)
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(one) for one in text.split(",") if one]
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument(
-        "--agents", type=lambda text: text.split(","), default=["embedded"], help="warm starts"
-    )
-    parser.add_argument("--seeds", type=_numbers, default=[6, 7, 8, 9, 10, 11, 12, 13])
-    parser.add_argument("--trades", type=_numbers, default=[1, 10, 40])
-    parser.add_argument("--ways", default=",".join(MAIN_WAYS), help="of SWEET-RL, or all")
-    parser.add_argument("--best_of", type=_numbers, default=[], help="turns that critics choose from")
-    parser.add_argument("--train_tasks", type=int, default=600)
-    parser.add_argument("--test_tasks", type=int, default=500)
-    parser.add_argument("--dev", action="store_true", help="measure on the development tasks")
-    parser.add_argument("--markdown", action="store_true", help="only print --output's tables, run nothing")
-    parser.add_argument("--folder", default="outputs/mini")
-    parser.add_argument("--output", default="outputs/mini/study.json", help="file for the numbers")
-    parser.add_argument("--packaged", default="", help="file for what the page of every demo shows of them")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

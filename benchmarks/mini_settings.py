@@ -12,17 +12,15 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from _measure import circumstances
+from _measure import flags, save, show
 
 from sweet_rl.pipelines.running import run_steps
 from sweet_rl.pipelines.steps import in_rounds
-from sweet_rl.records import replace_file
 from sweet_rl.studies.runner import Chain
 from sweet_rl.studies.sweet import recipe as recipes
 from sweet_rl.studies.sweet.results import success_of, updates_of
@@ -97,29 +95,48 @@ Row: TypeAlias = dict[str, Any]  # Settings, and what came of them in each world
 
 
 def main() -> None:
-    arguments = _arguments()
-    methods = arguments.methods.split(",")
+    given = flags(
+        __doc__,
+        agent="embedded",
+        seed=0,
+        worlds="trades=40,trades=10",
+        keep=3,
+        train_tasks=600,
+        test_tasks=500,
+        methods=[*GRIDS],
+        first=99,
+        folder="outputs/mini/settings",
+        jobs=2,
+        output=None,
+    )
+    worlds = given.worlds.split(",")
     found: dict[str, list[Row]] = {
-        method: [{"settings": settings, "worlds": {}} for settings in GRIDS[method][: arguments.first]]
-        for method in methods
+        method: [{"settings": settings, "worlds": {}} for settings in GRIDS[method][: given.first]]
+        for method in given.methods
     }
     going_on: Mapping[str, list[Row]] = found
-    for world in arguments.worlds.split(","):
-        _measure(arguments, world, going_on)
-        going_on = {method: _kept(method, rows, arguments.keep) for method, rows in going_on.items()}
-    print("\n".join(_table(method, found[method], arguments.worlds.split(",")) for method in methods))
-    if arguments.output:
-        dialogues = Study(Path(arguments.folder), arguments.agent, human="").repeats
-        saved = {
-            "measured on": "mini:WORLD:dev",
-            "seed": arguments.seed,
-            "agent": arguments.agent,
-            "train tasks x dialogues": f"{arguments.train_tasks} x {dialogues}",
-            "test tasks": arguments.test_tasks,
-            "methods": found,
-            **circumstances(),
-        }
-        replace_file(Path(arguments.output), [f"{json.dumps(saved, indent=1)}\n".encode()])
+    for world in worlds:
+        _measure(given, world, going_on)
+        going_on = {method: _kept(method, rows, given.keep) for method, rows in going_on.items()}
+    for method, rows in found.items():
+        print(f"\n{method}, best first:")
+        names = list(dict.fromkeys(name for row in rows for name in row["settings"]))
+        show(
+            [*names, *(f"{world}, success % (updates)" for world in worlds)],
+            [
+                [
+                    *(row["settings"].get(name, "") for name in names),
+                    *map(_cell, map(row["worlds"].get, worlds)),
+                ]
+                for row in _best(rows)
+            ],
+        )
+    dialogues = Study(Path(given.folder), given.agent, human="").repeats
+    save(
+        given.output,
+        **{"measured on": "mini:WORLD:dev", "train tasks x dialogues": f"{given.train_tasks} x {dialogues}"},
+        **{"seed": given.seed, "agent": given.agent, "test tasks": given.test_tasks, "methods": found},
+    )
 
 
 def _measure(arguments: argparse.Namespace, world: str, rows: Mapping[str, list[Row]]) -> None:
@@ -190,45 +207,11 @@ def _chain(study: Study, method: str, settings: Mapping[str, Any]) -> Chain:
     return recipes.sweet(study, replace(way, name=name, critic=critic, settings=policy, **of_pairs))
 
 
-def _table(method: str, rows: Sequence[Row], worlds: Sequence[str]) -> str:
-    names = list(dict.fromkeys(name for row in rows for name in row["settings"]))
-    heads = [*names, *(f"{world}, success % (updates)" for world in worlds)]
-    lines = ["", f"{method}, best first:", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for row in _best(rows):
-        settings = [str(row["settings"].get(name, "")) for name in names]
-        cells = [_cell(row["worlds"].get(world)) for world in worlds]
-        lines.append(f"| {' | '.join([*settings, *cells])} |")
-    return "\n".join(lines)
-
-
 def _cell(found: Row | None) -> str:
     if not found:
         return ""
     mean, low, high = (100 * found["success"][name] for name in ("mean", "low", "high"))
     return f"{mean:.1f} [{low:.1f}, {high:.1f}] ({found['updates']})"
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--agent", default="embedded")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--worlds",
-        default="trades=40,trades=10",
-        help="trades=K, usual or easy, separated by commas; the best of those before go on to the next one",
-    )
-    parser.add_argument("--keep", type=int, default=3, help="so many settings of each method go on")
-    parser.add_argument("--train_tasks", type=int, default=600)
-    parser.add_argument("--test_tasks", type=int, default=500)
-    parser.add_argument("--methods", default=",".join(GRIDS), help="separated by commas")
-    parser.add_argument("--first", type=int, help="so many settings of each grid only")
-    parser.add_argument("--folder", default="outputs/mini/settings")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--output", help="file for the numbers")
-    arguments = parser.parse_args()
-    if unknown := set(arguments.methods.split(",")) - set(GRIDS):
-        parser.error(f"--methods knows {', '.join(GRIDS)}; not {', '.join(sorted(unknown))}")
-    return arguments
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ Run: python benchmarks/oracle_cities.py [--data ../shared/data/games/guess_my_ci
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -20,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from _measure import circumstances, machine_line
+from _measure import flags, machine_line, save
 
 from sweet_rl.errors import UsageError
 from sweet_rl.mini.cities.oracle import NOT_SURE, CityOracle, city_named
@@ -53,24 +52,27 @@ class Agreement:
 
 
 def main() -> None:
-    arguments = _arguments()
-    if not arguments.data.exists():
-        print(f"Skipped: the published dialogues are not at {arguments.data}; name them with --data.")
+    given = flags(__doc__, data=str(DATA), show=0, output=None)
+    path = Path(given.data)
+    if not path.exists():
+        print(f"Skipped: the published dialogues are not at {path}; name them with --data.")
         return
-    dialogues = json.loads(arguments.data.read_text())
-    halves = {"tuned on": dialogues[0::2], "held out": dialogues[1::2]}
+    dialogues = json.loads(path.read_text())
     started = time.perf_counter()
-    results = {name: compare(half) for name, half in halves.items()}
+    results = {"tuned on": compare(dialogues[0::2]), "held out": compare(dialogues[1::2])}
     seconds = time.perf_counter() - started
     print(table(results))
     answered = sum(one.pairs for one in results.values())
     print(f"\n{answered / seconds:,.0f} answers/s in one thread, repeats included ({machine_line()})")
-    _show(results["held out"], arguments.show)
-    if arguments.output:
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        summary = {name: _counts(one) for name, one in results.items()}
-        text = json.dumps(summary | circumstances(), indent=1)
-        arguments.output.write_text(text + "\n")
+    apart = results["held out"].disagreements
+    for city, question, published, ours in random.Random(0).sample(apart, min(given.show, len(apart))):
+        print(f"{city} | {question} | published: {published[:120]} | ours: {ours}")
+    counts = {
+        name: {key: value for key, value in asdict(one).items() if isinstance(value, int)}
+        | {"disagree": len(one.disagreements)}
+        for name, one in results.items()
+    }
+    save(given.output, **counts)
 
 
 def compare(dialogues: list[dict[str, object]]) -> Agreement:
@@ -147,25 +149,6 @@ def _compared(one: Agreement) -> int:
 
 def _share(part: int, whole: int) -> str:
     return f"{100 * part / max(whole, 1):.1f} %"
-
-
-def _counts(one: Agreement) -> dict[str, int]:
-    counts = {name: value for name, value in asdict(one).items() if isinstance(value, int)}
-    return counts | {"disagree": len(one.disagreements)}
-
-
-def _show(found: Agreement, number: int) -> None:
-    sample = random.Random(0).sample(found.disagreements, min(number, len(found.disagreements)))
-    for city, question, published, ours in sample:
-        print(f"{city} | {question} | published: {published[:120]} | ours: {ours}")
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, default=DATA)
-    parser.add_argument("--show", type=int, default=0, help="disagreements of the held-out half to print")
-    parser.add_argument("--output", type=Path)
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from _measure import circumstances, heading, in_turn
+from _measure import flags, heading, in_turn, save, show
 from _step_pairs import lengthened, mini_turns, save_model, word_tokenizer
 
 from sweet_rl.policies.weights import loaded_on
@@ -34,7 +34,19 @@ Scores = list[list[list[float]]]
 
 
 def main() -> None:
-    arguments = _arguments()
+    arguments = flags(
+        __doc__,
+        history=1200,
+        candidates=16,
+        turns=8,
+        dialogues=48,
+        rounds=5,
+        hidden=256,
+        layers=4,
+        vllm=None,
+        folder=None,
+        output=None,
+    )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(arguments.folder or name)
         folder.mkdir(parents=True, exist_ok=True)
@@ -57,13 +69,13 @@ def main() -> None:
     medians = {side: statistics.median(times) for side, times in seconds.items()}
     print(heading())
     print(json.dumps(vars(arguments)))
-    print("| side | s for all turns | ms a candidate | ours is faster by |\n|---|---|---|---|")
     count = sum(map(len, candidates))
-    for side, median in medians.items():
-        print(f"| {side} | {median:.2f} | {1000 * median / count:.1f} | {median / medians['ours']:.1f} |")
-    if arguments.output:
-        found = {**circumstances(), "arguments": vars(arguments), "seconds": seconds}
-        Path(arguments.output).write_text(json.dumps(found, indent=1) + "\n")
+    rows = [
+        [side, f"{took:.2f}", f"{1000 * took / count:.1f}", f"{took / medians['ours']:.1f}"]
+        for side, took in medians.items()
+    ]
+    show(("side", "s for all turns", "ms a candidate", "ours is faster by"), rows)
+    save(arguments.output, arguments=vars(arguments), seconds=seconds)
 
 
 def compare(sides: dict[str, Callable[[], Scores]], expected: Scores) -> None:
@@ -160,21 +172,6 @@ class Server:
     def close(self) -> None:
         self._loop.run_until_complete(self._scorer.close())
         self._loop.run_until_complete(self._server.__aexit__(None, None, None))
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--history", type=int, default=1200, help="tokens before a candidate")
-    parser.add_argument("--candidates", type=int, default=16)
-    parser.add_argument("--turns", type=int, default=8)
-    parser.add_argument("--dialogues", type=int, default=48, help="that turns are taken from")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--hidden", type=int, default=256)
-    parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--vllm", help="interpreter of an environment that has vLLM")
-    parser.add_argument("--folder", help="keep data and model here")
-    parser.add_argument("--output", help="file for the numbers")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

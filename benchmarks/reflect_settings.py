@@ -12,22 +12,19 @@ Run: python benchmarks/reflect_settings.py [--worlds taxi,two_hops] [--seeds 3] 
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from _measure import circumstances
+from _measure import flags, save
 
 from sweet_rl.pipelines.running import run_steps
 from sweet_rl.pipelines.steps import in_rounds
-from sweet_rl.records import replace_file
 from sweet_rl.studies.reflect.recipe import ReflectStudy, rounds
 from sweet_rl.studies.reflect.results import success_of
-from sweet_rl.studies.reflect.worlds import METHODS, MOVED, TAXI, WORLDS, Amount, Online, Tuning
+from sweet_rl.studies.reflect.worlds import METHODS, MOVED, TAXI, Amount, Online, Tuning
 from sweet_rl.studies.runner import Chain
 
 FIRST_SEED = 100
@@ -44,26 +41,33 @@ def grid(amount: Amount, field: str) -> list[Tuning | Online]:
 
 
 def main() -> None:
-    arguments = _arguments()
+    given = flags(
+        __doc__,
+        worlds=f"{TAXI},{MOVED}",
+        seeds=3,
+        folder="outputs/reflect_settings",
+        jobs=2,
+        tiny=False,
+        output=None,
+    )
     found: dict[str, Any] = {}
     names = ("records", "repositories", "sft_updates", "iterations", "test_games")
-    tiny: dict[str, Any] = dict.fromkeys(names, 2) if arguments.tiny else {}
-    for world in arguments.worlds.split(","):
-        study = ReflectStudy(Path(arguments.folder), arguments.seeds, FIRST_SEED, worlds=(world,), **tiny)
+    tiny: dict[str, Any] = dict.fromkeys(names, 2) if given.tiny else {}
+    for world in given.worlds.split(","):
+        study = ReflectStudy(Path(given.folder), given.seeds, FIRST_SEED, worlds=(world,), **tiny)
         found[world] = {}
-        for stage in (FINE_TUNED, ONLINE):
-            tried = {field: _tries(study, world, field, key) for field, key in stage.items()}
-            _run(arguments, [each for tries in tried.values() for each in tries])
-            for field, key in stage.items():
+        for kind in (FINE_TUNED, ONLINE):
+            tried = {field: _tries(study, world, field, key) for field, key in kind.items()}
+            _run(given.folder, given.jobs, [each for tries in tried.values() for each in tries])
+            for field, key in kind.items():
                 rows = [_row(each, world, field) for each in tried[field]]
                 best = max(range(len(rows)), key=lambda place: fmean(rows[place]["success"]))
                 won = tried[field][best]
                 study = _with(study, world, field, key, won.amounts[world], won.labels[key])
                 found[world][key] = rows
                 print(f"{world}, {key}: {rows[best]}; all: {rows}", flush=True)
-    if arguments.output:
-        saved = {"seeds": list(study.each_seed), "worlds": found, **circumstances()}
-        replace_file(Path(arguments.output), [f"{json.dumps(saved, indent=1)}\n".encode()])
+        seeds = list(study.each_seed)
+    save(given.output, seeds=seeds, worlds=found)
 
 
 def _tries(study: ReflectStudy, world: str, field: str, key: str) -> list[ReflectStudy]:
@@ -85,7 +89,7 @@ def _with(study: ReflectStudy, world: str, field: str, key: str, amount: Amount,
     )
 
 
-def _run(arguments: argparse.Namespace, tries: Sequence[ReflectStudy]) -> None:
+def _run(folder: str, jobs: int, tries: Sequence[ReflectStudy]) -> None:
     known: set[str] = set()
     merged: list[list[Chain]] = []
     for chains in zip(*map(rounds, tries), strict=True):
@@ -94,27 +98,13 @@ def _run(arguments: argparse.Namespace, tries: Sequence[ReflectStudy]) -> None:
             fresh.append(tuple(step for step in chain if step.name not in known))
             known |= {step.name for step in chain}
         merged.append([chain for chain in fresh if chain])
-    run_steps(in_rounds(merged), Path(arguments.folder), jobs=arguments.jobs, fresh=False, small=True)
+    run_steps(in_rounds(merged), Path(folder), jobs=jobs, fresh=False, small=True)
 
 
 def _row(study: ReflectStudy, world: str, field: str) -> dict[str, Any]:
     (method,) = study.methods[world]
     success = [round(success_of(study, world, method, seed).mean, 4) for seed in study.each_seed]
     return {"settings": list(getattr(study.amounts[world], field)), "success": success}
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--worlds", default=f"{TAXI},{MOVED}", help="with commas between")
-    parser.add_argument("--seeds", type=int, default=3, help="how many, from 100 on")
-    parser.add_argument("--folder", default="outputs/reflect_settings")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--tiny", action="store_true", help="on next to nothing: only whether it runs")
-    parser.add_argument("--output", help="file for the numbers")
-    arguments = parser.parse_args()
-    if unknown := set(arguments.worlds.split(",")) - set(WORLDS):
-        parser.error(f"--worlds knows {', '.join(WORLDS)}; not {', '.join(sorted(unknown))}")
-    return arguments
 
 
 if __name__ == "__main__":

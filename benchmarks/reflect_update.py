@@ -18,7 +18,6 @@ Run: python benchmarks/reflect_update.py [--world auto_explore] [--history] [--l
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 import time
@@ -30,7 +29,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from _measure import heading, on_gpu
+from _measure import flags, heading, on_gpu
 from _reflect_games import NEW_TOKENS, Recorded, prepare
 
 from sweet_rl.chat.reflect_format import ACTION_MARKER, ANALYSE_MARKER
@@ -39,27 +38,22 @@ PARTS = ("reflections", "actions", "update", "replay")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    given = flags(
+        __doc__,
+        rows=4,
+        steps=6,
+        world=("taxi", "auto_explore"),
+        history=False,
+        layers=4,
+        width=256,
+        tuning=120,
+        repeats=2,
+        threads=1,
+        device="cpu",
     )
-    parser.add_argument("--rows", type=int, default=4, help="episodes of an iteration")
-    parser.add_argument("--steps", type=int, default=6, help="steps of an episode")
-    parser.add_argument("--world", choices=["taxi", "auto_explore"], default="taxi")
-    parser.add_argument(
-        "--history", action="store_true", help="the taxi with its rules and its whole history"
-    )
-    parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--width", type=int, default=256)
-    parser.add_argument("--tuning", type=int, default=120, help="updates that teach the reflection model")
-    parser.add_argument(
-        "--repeats", type=int, default=2, help="iterations of each; the fastest of a part counts"
-    )
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--device", default="cpu")
-    flags = parser.parse_args()
     print(heading())
     with tempfile.TemporaryDirectory() as folder:
-        compare(flags, Path(folder))
+        compare(given, Path(folder))
 
 
 def compare(flags: Any, folder: Path) -> dict[str, dict[str, tuple[float, float]]]:

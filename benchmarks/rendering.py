@@ -13,13 +13,11 @@ Run: python benchmarks/rendering.py [--tasks frontend_tasks_500.jsonl] [--pages 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import base64
 import contextlib
 import hashlib
 import itertools
-import json
 import os
 import shutil
 import tempfile
@@ -30,64 +28,53 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from _measure import circumstances, heading
+from _measure import flags, heading, save, shared_tasks, show
 
 from sweet_rl.browsers import RenderedPage, RenderSettings, open_renderer
 from sweet_rl.browsers.browser import descendants
+from sweet_rl.worlds import load_tasks
 
 
 def main() -> None:
-    arguments = _arguments()
-    pages = load_pages(arguments)
-    first, first_s, _ = ours(pages, arguments.browsers)
-    second, second_s, _ = ours(pages, arguments.browsers)
+    given = flags(__doc__, tasks=None, pages=200, browsers=2, drivers=10, episodes=100, output=None)
+    source = given.tasks or shared_tasks("frontend_tasks_500.jsonl", "mini-web:train")
+    pages = [task.ground_truth for task in load_tasks(source, num_tasks=given.pages)]
+    first, first_s, _ = ours(pages, given.browsers)
+    second, second_s, _ = ours(pages, given.browsers)
     same = sum(a == b for a, b in zip(first, second, strict=True))
-    many = list(itertools.islice(itertools.cycle(pages), arguments.episodes))
-    _, _, our_mb = ours(many, arguments.browsers)
+    _, _, our_mb = ours(list(itertools.islice(itertools.cycle(pages), given.episodes)), given.browsers)
     print(f"ours: {first_s:.1f} and {second_s:.1f} s, at most {our_mb:.0f} MB", flush=True)
     their_pages, published_s = published(pages)
     print(f"driver per page: {published_s:.1f} s, {their_pages} pictures", flush=True)
-    drivers_mb = drivers_memory(pages, arguments.drivers)
-    their_mb = drivers_mb / arguments.drivers * arguments.episodes
-    ours_s = (first_s + second_s) / 2
-    found = {
-        **circumstances(),
-        "arguments": vars(arguments),
-        "pages": len(pages),
-        "rendered": sum(page is not None for page in first),
-        "byte_identical": same,
-        "ours_s": [first_s, second_s],
-        "published_rendered": their_pages,
-        "published_s": published_s,
-        "times_faster": published_s / ours_s,
-        "ours_pss_mb_at_once": our_mb,
-        "published_pss_mb": drivers_mb,
-        "published_pss_mb_at_once": their_mb,
-        "times_smaller": their_mb / our_mb,
-        "digest": hashlib.sha256(b"".join(page.image for page in first if page is not None)).hexdigest(),
-    }
-    print(heading())
-    print(f"{found['rendered']} of {len(pages)} pages rendered, {same} byte-identical in two complete runs")
-    print(f"| | pages/s | s a page | MB at {arguments.episodes} episodes |\n|---|---|---|---|")
-    print(f"| ours | {len(pages) / ours_s:.2f} | {ours_s / len(pages):.3f} | {our_mb:.0f} |")
-    theirs = f"| driver per page | {len(pages) / published_s:.2f} | {published_s / len(pages):.3f} |"
-    print(f"{theirs} {their_mb:.0f} (from {arguments.drivers} drivers) |")
-    print(f"| ratio | {found['times_faster']:.1f} | | {found['times_smaller']:.1f} |")
-    if arguments.output:
-        Path(arguments.output).write_text(json.dumps(found, indent=1) + "\n")
-
-
-def load_pages(arguments: argparse.Namespace) -> list[str]:
-    path = arguments.tasks
-    shared = os.environ.get("SWEET_RL_SHARED")
-    if path is None and shared:
-        path = Path(shared) / "data/colbench/frontend_tasks_500.jsonl"
-    if path is None:
-        from sweet_rl.worlds import load_tasks
-
-        return [task.ground_truth for task in load_tasks("mini-web:train")][: arguments.pages]
-    with Path(path).open() as file:
-        return [json.loads(line)["ground_truth"] for line in file][: arguments.pages]
+    drivers_mb = drivers_memory(pages, given.drivers)
+    their_mb, ours_s = drivers_mb / given.drivers * given.episodes, (first_s + second_s) / 2
+    rendered, count = sum(page is not None for page in first), len(pages)
+    print(f"{heading()}\n{rendered} of {count} pages rendered, {same} byte-identical in two complete runs")
+    theirs = f"{their_mb:.0f} (from {given.drivers} drivers)"
+    show(
+        ("", "pages/s", "s a page", f"MB at {given.episodes} episodes"),
+        [
+            ["ours", f"{count / ours_s:.2f}", f"{ours_s / count:.3f}", f"{our_mb:.0f}"],
+            ["driver per page", f"{count / published_s:.2f}", f"{published_s / count:.3f}", theirs],
+            ["ratio", f"{published_s / ours_s:.1f}", "", f"{their_mb / our_mb:.1f}"],
+        ],
+    )
+    save(
+        given.output,
+        arguments=vars(given),
+        pages=count,
+        rendered=rendered,
+        byte_identical=same,
+        ours_s=[first_s, second_s],
+        published_rendered=their_pages,
+        published_s=published_s,
+        times_faster=published_s / ours_s,
+        ours_pss_mb_at_once=our_mb,
+        published_pss_mb=drivers_mb,
+        published_pss_mb_at_once=their_mb,
+        times_smaller=their_mb / our_mb,
+        digest=hashlib.sha256(b"".join(page.image for page in first if page is not None)).hexdigest(),
+    )
 
 
 def ours(pages: list[str], browsers: int) -> tuple[list[RenderedPage | None], float, float]:
@@ -181,19 +168,6 @@ def _pss_mb() -> float:
             for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
                 total_kb += int(line.split()[1]) if line.startswith("Pss:") else 0
     return total_kb / 1024
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--tasks", help="task file of Frontend Design; default: mini-web")
-    parser.add_argument("--pages", type=int, default=200)
-    parser.add_argument("--browsers", type=int, default=2)
-    parser.add_argument("--drivers", type=int, default=10, help="drivers opened at once for their memory")
-    parser.add_argument("--episodes", type=int, default=100, help="at once, for our memory")
-    parser.add_argument("--output", help="JSON file for the figures")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

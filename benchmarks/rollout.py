@@ -13,14 +13,12 @@ Run: python benchmarks/rollout.py [--episodes 1024] [--concurrency 64]
 
 from __future__ import annotations
 
-import argparse
 import heapq
 import http.client
 import itertools
 import json
 import os
 import re
-import resource
 import subprocess
 import sys
 import tempfile
@@ -31,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from _measure import heading
+from _measure import flags, heading, show
 
 from sweet_rl.prompts import load_prompt, simulator_prompt
 from sweet_rl.types import Message, Task, UserContext
@@ -123,13 +121,11 @@ def measure_lock_step(
     tasks: list[Task], concurrency: int, latency: dict[str, float], folder: Path
 ) -> Measured:
     with start_server(**latency) as server:
-        before = resource.getrusage(resource.RUSAGE_SELF)
-        started = time.perf_counter()
+        started, cpu_started = time.perf_counter(), time.process_time()
         turns = lock_step(tasks, server.base_url, concurrency, folder / "lock_step.jsonl")
         wall = time.perf_counter() - started
-        return Measured(
-            wall, cpu_since(before, resource.RUSAGE_SELF), service_seconds(server.base_url), turns
-        )
+        cpu_s = time.process_time() - cpu_started
+        return Measured(wall, cpu_s, service_seconds(server.base_url), turns)
 
 
 def measure_ours(tasks: int, concurrency: int, latency: dict[str, float], folder: Path) -> Measured:
@@ -185,50 +181,35 @@ def perfect_over_bound(episodes: int, concurrency: int, latency: dict[str, float
     return end / (total / concurrency) - 1
 
 
-def cpu_since(before: resource.struct_rusage, who: int) -> float:
-    now = resource.getrusage(who)
-    return now.ru_utime + now.ru_stime - before.ru_utime - before.ru_stime
-
-
 def service_seconds(base_url: str) -> float:
     with urllib.request.urlopen(base_url.removesuffix("/v1") + "/stats") as response:
         return float(json.load(response)["service_s"])
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--episodes", type=int, default=1024)
-    parser.add_argument("--concurrency", type=int, default=64)
-    parser.add_argument("--latency_median_ms", type=float, default=200.0)
-    parser.add_argument("--latency_sigma", type=float, default=1.0)
-    arguments = parser.parse_args()
-    latency = {
-        "latency_median_ms": arguments.latency_median_ms,
-        "latency_sigma": arguments.latency_sigma,
-        "seed": 0,
-    }
+    given = flags(__doc__, episodes=1024, concurrency=64, latency_median_ms=200.0, latency_sigma=1.0)
+    latency = {name: value for name, value in vars(given).items() if name.startswith("latency")} | {"seed": 0}
     print(heading())
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        tasks = load_tasks("mini:train", num_tasks=arguments.episodes)
+        tasks = load_tasks("mini:train", num_tasks=given.episodes)
         (folder / "tasks.jsonl").write_text("".join(json.dumps(dict(task.row)) + "\n" for task in tasks))
-        ours = measure_ours(arguments.episodes, arguments.concurrency, latency, folder)
-        published = measure_lock_step(tasks, arguments.concurrency, latency, folder)
+        ours = measure_ours(given.episodes, given.concurrency, latency, folder)
+        published = measure_lock_step(tasks, given.concurrency, latency, folder)
     print(
-        f"\n{arguments.episodes} episodes of up to {MAX_STEPS} turns, {arguments.concurrency} at a time, "
-        f"replies log-normal (median {arguments.latency_median_ms:g} ms, sigma {arguments.latency_sigma:g})\n"
+        f"\n{given.episodes} episodes of up to {MAX_STEPS} turns, {given.concurrency} at a time, "
+        f"replies log-normal (median {given.latency_median_ms:g} ms, sigma {given.latency_sigma:g})\n"
     )
-    print(f"{'':<22}{'wall s':>9}{'bound s':>9}{'over bound':>12}{'turns/s':>9}{'client CPU ms/turn':>20}")
+    rows = []
     for label, side in (("published lock-step", published), ("sweet_rl", ours)):
-        bound = side.service_s / arguments.concurrency
-        print(
-            f"{label:<22}{side.wall_s:>9.1f}{bound:>9.1f}{100 * (side.wall_s / bound - 1):>11.1f}%"
-            f"{side.turns / side.wall_s:>9.1f}{1000 * side.cpu_s / side.turns:>20.2f}"
+        bound = side.service_s / given.concurrency
+        seconds = [f"{side.wall_s:.1f}", f"{bound:.1f}", f"{100 * (side.wall_s / bound - 1):.1f} %"]
+        rows.append(
+            [label, *seconds, f"{side.turns / side.wall_s:.1f}", f"{1000 * side.cpu_s / side.turns:.2f}"]
         )
-    perfect = perfect_over_bound(arguments.episodes, arguments.concurrency, latency)
-    print(f"{'perfect loop':<22}{'':>18}{100 * perfect:>11.1f}%")
+    perfect = perfect_over_bound(given.episodes, given.concurrency, latency)
+    rows.append(["perfect loop", "", "", f"{100 * perfect:.1f} %", "", ""])
+    show(("loop", "wall s", "bound s", "over bound", "turns/s", "client CPU ms/turn"), rows)
     print(f"\nsweet_rl is {published.wall_s / ours.wall_s:.1f} times as fast as the published loop.")
 
 

@@ -10,7 +10,7 @@ play the same dialogues; the same seeds must give the same tokens.
 - kept: the same, and a turn reads what is new in its dialogue. The default.
 - vLLM: a real server, its start not counted, nor its processes in tokens per CPU second. Draws other tokens.
 
-Run: python benchmarks/sampling.py [--dialogues 64] [--turns 10] [--grow turns] [--vllm .venv-vllm/bin/python]
+Run: python benchmarks/sampling.py [--dialogues 64] [--turns 10] [--vllm .venv-vllm/bin/python]
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ import random
 import statistics
 import tempfile
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from _measure import heading
+from _measure import flags, heading, show
 from _step_pairs import SPECIAL, tokenizer_of_words
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -143,56 +143,45 @@ def measure(setting: Setting, arguments: argparse.Namespace) -> None:
         for _ in range(arguments.rounds):
             for side in sides:
                 played[side].append(asyncio.run(play(side, folder, setting, arguments)))
-    first = sides[0]
+    first, rows = sides[0], []
     for side in sides:
-        ratios = [one.wall_s / other.wall_s for one, other in zip(played[first], played[side], strict=True)]
-        cpu = [one.cpu_s / other.cpu_s for one, other in zip(played[first], played[side], strict=True)]
-        one, other = played[first][-1].replies, played[side][-1].replies
-        print(
-            f"{side:<12}{statistics.median(one.tokens / one.wall_s for one in played[side]):>10.0f}"
-            f"{statistics.median(ratios):>8.2f}{min(ratios):>8.2f}{max(ratios):>8.2f}"
-            f"{statistics.median(one.tokens / one.cpu_s for one in played[side]):>14.0f}"
-            f"{statistics.median(cpu):>8.2f}"
-            f"{sum(map(tuple.__eq__, one, other)):>9} of {len(one)}",
-            flush=True,
+        both = list(zip(played[first], played[side], strict=True))
+        ratios = [one.wall_s / other.wall_s for one, other in both]
+        cpu = [one.cpu_s / other.cpu_s for one, other in both]
+        one, other = both[-1][0].replies, both[-1][1].replies
+        rates = [statistics.median(one.tokens / one.wall_s for one in played[side])]
+        rates += [statistics.median(one.tokens / one.cpu_s for one in played[side])]
+        shown = [f"{each:.2f}" for each in (statistics.median(ratios), min(ratios), max(ratios))]
+        same = f"{sum(map(tuple.__eq__, one, other))} of {len(one)}"
+        rows.append(
+            [side, f"{rates[0]:.0f}", *shown, f"{rates[1]:.0f}", f"{statistics.median(cpu):.2f}", same]
         )
+    show(("side", "tokens/s", "ratio", "least", "most", "tokens/CPU s", "ratio", "same replies"), rows)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    arguments = flags(
+        __doc__,
+        **vars(Setting()),
+        width=256,
+        layers=6,
+        queries_per_key=2,
+        vocabulary=32_000,
+        max_batch=64,
+        device="cpu",
+        dtype="float32",
+        rounds=3,
+        threads=torch.get_num_threads(),
+        sides=list(SIDES),
+        vllm=None,
     )
-    for name, default in vars(Setting()).items():
-        parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--width", type=int, default=256)
-    parser.add_argument("--layers", type=int, default=6)
-    parser.add_argument("--queries_per_key", type=int, default=2)
-    parser.add_argument("--vocabulary", type=int, default=32_000)
-    parser.add_argument("--max_batch", type=int, default=64)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--dtype", default="float32")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--sides", nargs="+", choices=SIDES, default=SIDES)
-    parser.add_argument("--vllm", help="interpreter of an environment that has vLLM")
-    parser.add_argument("--grow", choices=[*vars(Setting())], help="double this up to 8 times")
-    arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     setting = Setting(**{name: getattr(arguments, name) for name in vars(Setting())})
-    print(heading())
     print(
-        f"width {arguments.width}, {arguments.layers} layers, vocabulary {arguments.vocabulary}, "
-        f"{arguments.threads} threads, at most {arguments.max_batch} rows, median of {arguments.rounds}"
+        f"{heading()}\nwidth {arguments.width}, {arguments.layers} layers, vocabulary {arguments.vocabulary}, "
+        f"{arguments.threads} threads, at most {arguments.max_batch} rows, median of {arguments.rounds}\n\n{setting}"
     )
-    for factor in (1, 2, 4, 8) if arguments.grow else (1,):
-        grown = {arguments.grow: factor * getattr(setting, arguments.grow)} if arguments.grow else {}
-        now = replace(setting, **grown)
-        print(f"\n{now}")
-        print(
-            f"{'':<12}{'tokens/s':>10}{'ratio':>8}{'least':>8}{'most':>8}{'tokens/CPU s':>14}{'ratio':>8}"
-            f"{'same replies':>16}"
-        )
-        measure(now, arguments)
+    measure(setting, arguments)
 
 
 if __name__ == "__main__":

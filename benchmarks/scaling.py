@@ -8,16 +8,13 @@ Run: python benchmarks/scaling.py [--points 6] [--plot docs/images/scaling.png] 
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from _measure import circumstances, heading, in_turn, medians
+from _measure import flags, heading, in_turn, medians, plot, save, show
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from sweet_rl.chat import Span
@@ -37,32 +34,42 @@ ENOUGH_S = 10.0  # What has run so long is not run again
 
 
 def main() -> None:
-    arguments = _arguments()
-    found: dict[str, list[dict[str, float]]]
-    if arguments.input:
-        found = json.loads(Path(arguments.input).read_text())
-        _plot({name: found[name] for name in SERIES}, Path(arguments.plot))
-        return
+    given = flags(__doc__, points=6, plot=None, output=None)
     torch.manual_seed(0)
     model = make_model()
-    found = {name: [] for name in SERIES}
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in SERIES}
     for name, series in SERIES.items():
-        for point in series[: arguments.points]:
+        for point in series[: given.points]:
             found[name].append(_point(model, **point))
             print(name, found[name][-1], file=sys.stderr, flush=True)  # the largest take minutes
     print(heading())
     for name, rows in found.items():
-        print(f"\n| {name} | tree s | each alone s | ideal s | tree / ideal | alone / tree |")
-        print("|---" * 6 + "|")
-        for row in rows:
-            print(
-                f"| {row[name]} | {row['tree']:.3f} | {row['alone']:.3f} | {row['ideal']:.3f} "
-                f"| {row['tree'] / row['ideal']:.2f} | {row['alone'] / row['tree']:.1f} |"
-            )
-    if arguments.output:
-        Path(arguments.output).write_text(json.dumps({**circumstances(), **found}, indent=1) + "\n")
-    if arguments.plot:
-        _plot(found, Path(arguments.plot))
+        print()
+        show(
+            (name, "tree s", "each alone s", "ideal s", "tree / ideal", "alone / tree"),
+            [
+                [
+                    row[name],
+                    *(f"{row[kind]:.3f}" for kind in ("tree", "alone", "ideal")),
+                    f"{row['tree'] / row['ideal']:.2f}",
+                    f"{row['alone'] / row['tree']:.1f}",
+                ]
+                for row in rows
+            ],
+        )
+    save(given.output, **found)
+    lines = {
+        "alone": "each sequence alone",
+        "tree": "prefix tree",
+        "ideal": "limit: one text of as many tokens",
+    }
+    panels = {
+        ("seconds of a step", f"{name} of a turn"): [
+            (label, [(row[name], row[kind]) for row in rows]) for kind, label in lines.items()
+        ]
+        for name, rows in found.items()
+    }
+    plot(panels, given.plot, log=True)
 
 
 def make_model() -> Any:
@@ -135,49 +142,6 @@ def _ideal(model: Any, tokens: int, *, scored: int) -> Callable[[], None]:
         model.zero_grad()
 
     return run
-
-
-def _plot(found: dict[str, list[dict[str, float]]], path: Path) -> None:
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(1, len(found), figsize=(4.2 * len(found), 3.6), layout="constrained")
-    lines = {
-        "alone": ("each sequence alone", "#b45f06"),
-        "tree": ("prefix tree", "#1155cc"),
-        "ideal": ("one text of as many tokens", "#777777"),
-    }
-    for axis, (name, rows) in zip(axes, found.items(), strict=True):
-        for kind, (label, colour) in lines.items():
-            style = "--" if kind == "ideal" else "o-"
-            axis.loglog(
-                [row[name] for row in rows], [row[kind] for row in rows], style, label=label, color=colour
-            )
-        axis.set_xticks([row[name] for row in rows], [f"{row[name]:.0f}" for row in rows])
-        axis.minorticks_off()
-        axis.set_xlabel(
-            {
-                "candidates": "candidates of a turn",
-                "history": "tokens of history",
-                "pairs": "pairs of a turn",
-            }[name]
-        )
-        axis.grid(alpha=0.3)
-    axes[0].set_ylabel("seconds of a step")
-    axes[0].legend(frameon=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--points", type=int, default=6, help="of each series, from the smallest")
-    parser.add_argument("--plot", help=".png file for the curves")
-    parser.add_argument("--input", help="plot these numbers; measure nothing")
-    parser.add_argument("--output", help="file for the numbers")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -5,14 +5,13 @@ Run: python benchmarks/startup.py [--runs 7] [--scripts play.py,demo.py]
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from _measure import heading
+from _measure import flags, heading
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT_S = 0.5
@@ -28,20 +27,14 @@ def median_seconds(command: list[str], runs: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=7, help="of each script; one more is not counted")
-    parser.add_argument("--scripts", help="file names, separated by commas; default: all")
-    flags = parser.parse_args()
     scripts = sorted([*ROOT.glob("scripts/*.py"), *ROOT.glob("visualizers/*.py")])
-    names = flags.scripts.split(",") if flags.scripts else [script.name for script in scripts]
-    if unknown := set(names) - {script.name for script in scripts}:
-        parser.error(f"--scripts: there is no {', '.join(sorted(unknown))}")
+    given = flags(__doc__, runs=7, scripts=[script.name for script in scripts])
     print(heading())
-    empty = median_seconds([sys.executable, "-c", "pass"], flags.runs)
+    empty = median_seconds([sys.executable, "-c", "pass"], given.runs)
     print(f"\n{'--help of':<34}{'median s':>10}{'x empty Python':>16}   limit {LIMIT_S} s")
     print(f"{'(python -c pass)':<34}{empty:>10.3f}{1:>16.1f}")
-    for script in (script for script in scripts if script.name in names):
-        seconds = median_seconds([sys.executable, str(script), "--help"], flags.runs)
+    for script in (script for script in scripts if script.name in given.scripts):
+        seconds = median_seconds([sys.executable, str(script), "--help"], given.runs)
         verdict = "" if seconds < LIMIT_S else "   over the limit"
         print(f"{script.name:<34}{seconds:>10.3f}{seconds / empty:>16.1f}{verdict}")
 

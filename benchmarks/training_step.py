@@ -16,45 +16,70 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import random
 import statistics
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from _measure import Clock, callback, circumstances, heading
+from _measure import Clock, callback, flags, heading, in_a_process, save, show
 from _step_pairs import colbench_turns, lengthened, mini_turns, pairs_of, save_model, word_tokenizer
 
 
 def main() -> None:
-    arguments = _arguments()
-    if arguments.run:
-        print(json.dumps(RUN[arguments.run](Path(arguments.folder), arguments)))
+    given = flags(
+        __doc__,
+        history=1200,
+        tasks=None,
+        dialogues=48,
+        pairs_per_turn=4,
+        data=("step", "trajectory"),
+        steps=5,
+        rounds=3,
+        hidden=256,
+        layers=4,
+        vocabulary=32_000,
+        budget=8192,
+        contenders=[name for name in RUN if name != "ours without trees"],
+        folder=None,
+        output=None,
+        run=None,
+    )
+    if given.run:
+        print(json.dumps(RUN[given.run](Path(given.folder), given)))
         return
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(arguments.folder or name)
+        folder = Path(given.folder or name)
         folder.mkdir(parents=True, exist_ok=True)
-        tokens = make_data(folder, arguments)
-        measured: dict[str, list[dict[str, Any]]] = {one: [] for one in arguments.contenders.split(",")}
-        for _ in range(arguments.rounds):
+        tokens = make_data(folder, given)
+        measured: dict[str, list[dict[str, Any]]] = {one: [] for one in given.contenders}
+        shared = {one: getattr(given, one) for one in ("pairs_per_turn", "steps", "budget")}
+        for _ in range(given.rounds):
             for contender, results in measured.items():
-                results.append(_in_a_process(contender, folder, arguments))
-    print(heading())
-    print(json.dumps(vars(arguments)))
-    rows = {name: _summary(results, tokens) for name, results in measured.items()}
-    ours = rows.get("ours")
-    print("| contender | s a step | tokens/s | ours is faster by | peak MiB over idle | ours needs |")
-    print("|---" * 6 + "|")
-    for name, row in rows.items():
-        faster = f"{row['seconds'] / ours['seconds']:.1f}" if ours else ""
-        smaller = f"{ours['memory'] / row['memory']:.2f}" if ours else ""
-        speed = f"{row['seconds']:.3f} | {row['rate']:.0f} | {faster}"
-        print(f"| {name} | {speed} | {row['memory']:.0f} | {smaller} |")
-    if arguments.output:
-        found = {**circumstances(), "arguments": vars(arguments), "contenders": rows}
-        Path(arguments.output).write_text(json.dumps(found, indent=1) + "\n")
+                results.append(in_a_process(__file__, {"run": contender, "folder": folder, **shared}))
+    print(f"{heading()}\n{json.dumps(vars(given))}")
+    rows = {}  # medians over all timed steps and over processes
+    for contender, results in measured.items():
+        seconds = statistics.median(step for result in results for step in result["steps"])
+        memory = statistics.median(result["peak"] - result["idle"] for result in results)
+        rows[contender] = {"seconds": seconds, "rate": tokens / seconds, "memory": memory}
+    ours = rows.get("ours", {"seconds": math.nan, "memory": math.nan})
+    show(
+        ("contender", "s a step", "tokens/s", "ours is faster by", "peak MiB over idle", "ours needs"),
+        [
+            [
+                name,
+                f"{row['seconds']:.3f}",
+                f"{row['rate']:.0f}",
+                f"{row['seconds'] / ours['seconds']:.1f}",
+                f"{row['memory']:.0f}",
+                f"{ours['memory'] / row['memory']:.2f}",
+            ]
+            for name, row in rows.items()
+        ],
+    )
+    save(given.output, arguments=vars(given), contenders=rows)
 
 
 def make_data(folder: Path, arguments: argparse.Namespace) -> float:
@@ -87,21 +112,6 @@ def make_data(folder: Path, arguments: argparse.Namespace) -> float:
     )
     texts = [row.get("prompt", "") + row[side] for row in rows for side in ("chosen", "rejected")]
     return sum(len(ids) for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]) / arguments.steps
-
-
-def _in_a_process(contender: str, folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
-    command = [sys.executable, __file__, "--run", contender, "--folder", str(folder)]
-    for name in ("pairs_per_turn", "steps", "budget"):
-        command += [f"--{name}", str(getattr(arguments, name))]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result
-
-
-def _summary(results: list[dict[str, Any]], tokens: float) -> dict[str, float]:
-    seconds = statistics.median(step for result in results for step in result["steps"])
-    memory = statistics.median(result["peak"] - result["idle"] for result in results)
-    return {"seconds": seconds, "rate": tokens / seconds, "memory": memory}
 
 
 def _watched() -> Clock:
@@ -213,28 +223,6 @@ RUN = {
     "trl one by one": lambda folder, arguments: run_trl(folder, arguments, at_once=False),
     "published": run_published,
 }
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--history", type=int, default=1200, help="tokens before a response; 0: as they are")
-    parser.add_argument(
-        "--tasks", help="dialogues about the tasks of this ColBench file, not of the mini worlds"
-    )
-    parser.add_argument("--dialogues", type=int, default=48, help="that turns are taken from")
-    parser.add_argument("--pairs_per_turn", type=int, default=4)
-    parser.add_argument("--data", choices=["step", "trajectory"], default="step")
-    parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--rounds", type=int, default=3, help="processes of each contender, in turn")
-    parser.add_argument("--hidden", type=int, default=256)
-    parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--vocabulary", type=int, default=32_000)
-    parser.add_argument("--budget", type=int, default=8192, help="our --max_tokens_per_batch")
-    parser.add_argument("--contenders", default="ours,trl,trl one by one,published")
-    parser.add_argument("--folder", help="keep data and model here")
-    parser.add_argument("--output", help="file for the numbers")
-    parser.add_argument("--run", choices=list(RUN), help=argparse.SUPPRESS)
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ python benchmarks/view.py --rows 2000 --no_browser
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -17,10 +16,11 @@ import tempfile
 import time
 import urllib.parse
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
-from _measure import heading
+from _measure import flags, heading, show
 
 WORDS = [
     f"{a}{b}{c}" for a in "bdfglmnprst" for b in ("a", "e", "i", "o", "u", "ar", "en") for c in "bdklmnrstz"
@@ -117,50 +117,45 @@ def first_page_s(address: str) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=100_000)
-    parser.add_argument("--no_browser", action="store_true")
-    flags = parser.parse_args()
+    given = flags(__doc__, rows=100_000, no_browser=False)
     print(heading())
     with tempfile.TemporaryDirectory(prefix="sweet_rl_view_") as folder:
         path = Path(folder, "rows.jsonl")
         with path.open("w") as file:
-            file.writelines(f"{json.dumps(row(number, 4))}\n" for number in range(flags.rows))
-        print(f"{flags.rows:,} trajectories, {path.stat().st_size / 1e9:.2f} GB")
-        with Server(path) as server:
-            seconds, body = get(server.address, "api/index/0")
-            kept = sum(one.stat().st_size for one in Path(folder).glob(".*.sqlite"))
-            print(
-                f"| index made, once | {seconds:.1f} s ({server.cpu_s():.1f} s of computing), "
-                f"{kept / 1e6:.0f} MB beside the file |"
-            )
-            print(f"| memory while it is made | {server.peak_mb():.0f} MB |")
-        with Server(path) as server:
-            up = time.perf_counter() - server.started
-            files, _ = get(server.address, "api/files")
-            index, body = get(server.address, "api/index/0")
-            shown, _ = get(server.address, f"api/rows/0/{flags.rows // 2}")
-            print(f"| started again: until the address is printed | {up:.2f} s |")
-            print(
-                f"| list of all rows ({len(body) / 1e6:.1f} MB) and one row | {files + index + shown:.2f} s |"
-            )
-            if not flags.no_browser:
-                print(f"| first page in Chromium | {first_page_s(server.address):.2f} s |")
-            draw = random.Random(flags.rows // 2)
-            sentence(draw, 20)
-            asked = {
-                "a rare phrase": sentence(draw, 4),
-                "a task": f"Task {flags.rows // 8}",
-                "a frequent word": WORDS[5],
-            }
-            for name, text in asked.items():
-                times = [
-                    get(server.address, f"api/search/0?text={urllib.parse.quote(text)}") for _ in range(5)
-                ]
-                found = len(json.loads(times[0][1]))
-                median = 1000 * sorted(one for one, _ in times)[2]
-                print(f"| search: {name} ({found:,} rows) | {median:.0f} ms |")
-            print(f"| memory of the server | {server.peak_mb():.0f} MB |")
+            file.writelines(f"{json.dumps(row(number, 4))}\n" for number in range(given.rows))
+        print(f"{given.rows:,} trajectories, {path.stat().st_size / 1e9:.2f} GB")
+        show(("what", "took"), measured(path, given.rows, browser=not given.no_browser))
+
+
+def measured(path: Path, rows: int, *, browser: bool) -> Iterator[tuple[str, str]]:
+    with Server(path) as server:
+        seconds, body = get(server.address, "api/index/0")
+        kept = sum(one.stat().st_size for one in path.parent.glob(".*.sqlite")) / 1e6
+        yield (
+            "index made, once",
+            f"{seconds:.1f} s ({server.cpu_s():.1f} s of computing), {kept:.0f} MB beside the file",
+        )
+        yield "memory while it is made", f"{server.peak_mb():.0f} MB"
+    with Server(path) as server:
+        yield "started again: until the address is printed", f"{time.perf_counter() - server.started:.2f} s"
+        files, _ = get(server.address, "api/files")
+        index, body = get(server.address, "api/index/0")
+        shown, _ = get(server.address, f"api/rows/0/{rows // 2}")
+        yield f"list of all rows ({len(body) / 1e6:.1f} MB) and one row", f"{files + index + shown:.2f} s"
+        if browser:
+            yield "first page in Chromium", f"{first_page_s(server.address):.2f} s"
+        draw = random.Random(rows // 2)
+        sentence(draw, 20)
+        asked = {
+            "a rare phrase": sentence(draw, 4),
+            "a task": f"Task {rows // 8}",
+            "a frequent word": WORDS[5],
+        }
+        for name, text in asked.items():
+            times = [get(server.address, f"api/search/0?text={urllib.parse.quote(text)}") for _ in range(5)]
+            found = len(json.loads(times[0][1]))
+            yield f"search: {name} ({found:,} rows)", f"{1000 * sorted(one for one, _ in times)[2]:.0f} ms"
+        yield "memory of the server", f"{server.peak_mb():.0f} MB"
 
 
 if __name__ == "__main__":

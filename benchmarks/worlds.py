@@ -5,7 +5,7 @@ world and the loop. The world `nothing` does nothing: its row is the loop alone.
 `--seconds`, after a shorter trial that also warms what there is to warm.
 
 Run: python benchmarks/worlds.py [--worlds webshop,lantern] [--parallel 1,16,256] [--seconds 2]
-     [--detective PATH] [--json results/worlds.json]
+     [--detective PATH] [--output results/worlds.json]
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from itertools import count, cycle, islice
-from pathlib import Path
 from random import Random
 
-from _measure import circumstances, heading
+from _measure import flags, heading, save
 
 from sweet_rl.chat.reflect_format import offered_commands
-from sweet_rl.contracts import Env, Policy
+from sweet_rl.contracts import Env
 from sweet_rl.errors import UsageError
+from sweet_rl.mini.cities.oracle import CityOracle
+from sweet_rl.mini.objects.oracle import ObjectOracle
 from sweet_rl.records import task_from_row
 from sweet_rl.rollout import Episode, rollout
 from sweet_rl.types import (
@@ -46,23 +47,21 @@ from sweet_rl.worlds import load_tasks, world_of
 
 NO_TASK = task_from_row({"task_id": "nothing", "problem_description": "Do nothing.", "ground_truth": ""})
 QUESTIONS = (
-    "Is it alive?",
-    "Is it bigger than a car?",
-    "Can you eat it?",
-    "Is it made of metal?",
-    "Do you find it in a kitchen?",
-    "Is it used outdoors?",
-    "Does it have wheels?",
-    "Is it a kind of fruit?",
+    *("Is it alive?", "Is it bigger than a car?", "Can you eat it?", "Is it made of metal?"),
+    *(
+        "Do you find it in a kitchen?",
+        "Is it used outdoors?",
+        "Does it have wheels?",
+        "Is it a kind of fruit?",
+    ),
 )
 CITY_QUESTIONS = (
-    "What country are you from?",
-    "Is your city by the sea?",
-    "What is the weather like there?",
-    "Which language do people speak?",
-    "Is it a capital?",
-    "What is your city famous for?",
+    *("What country are you from?", "Is your city by the sea?", "What is the weather like there?"),
+    *("Which language do people speak?", "Is it a capital?", "What is your city famous for?"),
 )
+
+Say = Callable[[Observation], str]
+"""What an agent that costs nothing does at each turn."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ class World:
 
     tasks: list[Task]
     make_env: Callable[[], Env]
-    say: Callable[[Observation], str]
+    say: Say
 
 
 @dataclass(frozen=True)
@@ -88,14 +87,14 @@ class Measured:
 class Script:
     name = "script"
 
-    def __init__(self, say: Callable[[Observation], str]) -> None:
+    def __init__(self, say: Say) -> None:
         self._say = say
 
     async def act(self, observation: Observation) -> Generation:
         return Generation("", Completion(self._say(observation)))
 
     async def close(self) -> None:
-        pass
+        """Nothing to free."""
 
 
 class Nothing:
@@ -113,132 +112,44 @@ class Nothing:
         return StepResult(action, action, self._seen, 0.0, truncated=True, stop_reason=StopReason.TURN_LIMIT)
 
     async def close(self) -> None:
-        pass
+        """Nothing to free."""
 
 
-@asynccontextmanager
-async def nothing(_flags: argparse.Namespace) -> AsyncIterator[World]:
-    yield World([NO_TASK], Nothing, lambda _: "nothing")
+def _asking(questions: Sequence[str]) -> Say:
+    return lambda seen: questions[(seen.seed + seen.turn) % len(questions)]
 
 
-@asynccontextmanager
-async def twenty_questions(_flags: argparse.Namespace) -> AsyncIterator[World]:
-    from sweet_rl.mini.objects.oracle import ObjectOracle
-    from sweet_rl.worlds.twenty_questions.world import TwentyQuestionsEnv
-
-    oracle = ObjectOracle()
-    yield World(
-        load_tasks("twenty-questions"),
-        lambda: TwentyQuestionsEnv(oracle),
-        lambda seen: QUESTIONS[(seen.seed + seen.turn) % len(QUESTIONS)],
-    )
-
-
-@asynccontextmanager
-async def guess_my_city(_flags: argparse.Namespace) -> AsyncIterator[World]:
-    from sweet_rl.mini.cities.oracle import CityOracle
-    from sweet_rl.worlds.guess_my_city.world import GuessMyCityEnv, guess_my_city_tasks
-
-    oracle, cities = CityOracle(), [row["aliases"] for row in guess_my_city_tasks()]
-    yield World(
-        load_tasks("guess-my-city"),
-        lambda: GuessMyCityEnv(oracle, cities=cities),
-        lambda seen: CITY_QUESTIONS[(seen.seed + seen.turn) % len(CITY_QUESTIONS)],
-    )
-
-
-@asynccontextmanager
-async def lantern(_flags: argparse.Namespace) -> AsyncIterator[World]:
-    from sweet_rl.mini.lantern import LanternEnv
-
-    yield World(load_tasks("lantern"), LanternEnv, _any_listed())
-
-
-@asynccontextmanager
-async def detective(flags: argparse.Namespace) -> AsyncIterator[World]:
-    from sweet_rl.worlds.detective.world import DetectiveEnv, open_detective
-
-    interpreters = open_detective(flags.detective)
-    try:
-        yield World(load_tasks("detective"), lambda: DetectiveEnv(interpreters), _any_listed())
-    finally:
-        interpreters.close()
-
-
-@asynccontextmanager
-async def dangerous_taxi(_flags: argparse.Namespace) -> AsyncIterator[World]:
-    from sweet_rl.worlds.dangerous_taxi.game import LABELS, TaxiGame, plan
-    from sweet_rl.worlds.text_games import TextGameEnv
-
-    tasks = load_tasks("taxi:full")
-    ways = {task.task_id: [LABELS[action] for action in plan(task.row["start"])] for task in tasks}
-    yield World(tasks, lambda: TextGameEnv(TaxiGame), lambda seen: ways[seen.task_id][seen.turn])
-
-
-@asynccontextmanager
-async def webshop(_flags: argparse.Namespace) -> AsyncIterator[World]:
-    from sweet_rl.mini.shop import EmbeddedShop
-    from sweet_rl.worlds.webshop.shops import LocalShop
-    from sweet_rl.worlds.webshop.world import WebShopEnv
-
-    shop = LocalShop(EmbeddedShop().get)
-    yield World(load_tasks("webshop"), lambda: WebShopEnv(shop), _purchase())
-
-
-@asynccontextmanager
-async def webshop_http(_flags: argparse.Namespace) -> AsyncIterator[World]:
-    from sweet_rl.mini.shop import READY
-    from sweet_rl.worlds.webshop.shops import HttpShop
-    from sweet_rl.worlds.webshop.world import WebShopEnv
-
-    command = [sys.executable, "-m", "sweet_rl", "serve_shop", "--port", "0"]
-    process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    ready = (await process.stdout.readline()).decode()
-    shop = HttpShop(ready.removeprefix(READY).split(" ")[0])
-    try:
-        yield World(load_tasks("webshop"), lambda: WebShopEnv(shop), _purchase())
-    finally:
-        await shop.close()
-        process.terminate()
-        await process.wait()
-
-
-@asynccontextmanager
-async def auto_explore(_flags: argparse.Namespace) -> AsyncIterator[World]:
-    from sweet_rl.worlds.auto_explore.game import ExploreGame
-    from sweet_rl.worlds.auto_explore.repositories import Library
-    from sweet_rl.worlds.text_games import TextGameEnv
-
-    library = Library()
+def _any_listed() -> Say:
+    """Any of the actions that the world lists."""
+    from sweet_rl.worlds.adventures import listed_actions
 
     def say(seen: Observation) -> str:
-        offered = offered_commands(seen.messages[-1].content, world_of("auto_explore").learning.head)
-        labels = [label for label, command in offered.items() if not command.startswith("id ")]
-        return labels[(seen.seed + 7 * seen.turn) % len(labels)]
+        actions = listed_actions(seen.messages[-1].content) or ("look",)
+        return actions[(seen.seed + 7 * seen.turn) % len(actions)]
 
-    yield World(load_tasks("auto-explore"), lambda: TextGameEnv(lambda: ExploreGame(library)), say)
+    return say
 
 
-@asynccontextmanager
-async def alfworld(_flags: argparse.Namespace) -> AsyncIterator[World]:
-    """Ten embedded games on the real engine; the agent takes any action, until the horizon.
+def _shortest_way() -> Say:
+    """So that episodes of the taxi last."""
+    from sweet_rl.worlds.dangerous_taxi.game import LABELS, plan
 
-    Never the same ones: what an engine was asked before it knows, and that would be measured.
-    """
-    from sweet_rl.worlds.alfworld.engine import Household
-    from sweet_rl.worlds.alfworld.game import HouseholdGame
-    from sweet_rl.worlds.text_games import TextGameEnv
+    ways = {
+        task.task_id: [LABELS[action] for action in plan(task.row["start"])]
+        for task in load_tasks("taxi:full")
+    }
+    return lambda seen: ways[seen.task_id][seen.turn]
+
+
+def _any_command(name: str) -> Say:
+    """Any command but handing in, until the horizon; never the same ones: what an engine was asked before it knows."""
+    draw, head = Random(0), world_of(name).learning.head
 
     def say(seen: Observation) -> str:
-        return draw.choice(
-            list(offered_commands(seen.messages[-1].content, world_of("alfworld").learning.head))
-        )
+        offered = offered_commands(seen.messages[-1].content, head)
+        return draw.choice([label for label, command in offered.items() if not command.startswith("id ")])
 
-    draw = Random(0)
-    with Household() as household:
-        tasks = load_tasks("alfworld:test")[:10]
-        yield World(tasks, lambda: TextGameEnv(lambda: HouseholdGame(household), threaded=True), say)
+    return say
 
 
 def _purchase() -> Callable[[Observation], str]:
@@ -261,28 +172,45 @@ def _purchase() -> Callable[[Observation], str]:
     return lambda seen: scripts[seen.task_id][min(seen.turn, len(scripts[seen.task_id]) - 1)]
 
 
-def _any_listed() -> Callable[[Observation], str]:
-    from sweet_rl.worlds.adventures import listed_actions
-
-    def say(seen: Observation) -> str:
-        actions = listed_actions(seen.messages[-1].content) or ("look",)
-        return actions[(seen.seed + 7 * seen.turn) % len(actions)]
-
-    return say
-
-
-WORLDS: dict[str, Callable[[argparse.Namespace], AbstractAsyncContextManager[World]]] = {
-    "nothing": nothing,
-    "twenty_questions": twenty_questions,
-    "guess_my_city": guess_my_city,
-    "lantern": lantern,
-    "detective": detective,
-    "dangerous_taxi": dangerous_taxi,
-    "webshop": webshop,
-    "webshop_http": webshop_http,
-    "auto_explore": auto_explore,
-    "alfworld": alfworld,
+PLAYED: dict[str, tuple[str, str, Callable[[], Say]]] = {
+    "nothing": ("", "", lambda: lambda _: "nothing"),
+    "twenty_questions": ("twenty_questions", "twenty-questions", lambda: _asking(QUESTIONS)),
+    "guess_my_city": ("guess_my_city", "guess-my-city", lambda: _asking(CITY_QUESTIONS)),
+    "lantern": ("lantern", "lantern", _any_listed),
+    "detective": ("detective", "detective", _any_listed),
+    "dangerous_taxi": ("taxi", "taxi:full", _shortest_way),
+    "webshop": ("webshop", "webshop", _purchase),
+    "webshop_http": ("webshop", "webshop", _purchase),
+    "auto_explore": ("auto_explore", "auto-explore", lambda: _any_command("auto_explore")),
+    "alfworld": ("alfworld", "alfworld:test", lambda: _any_command("alfworld")),
 }
+"""The world, its tasks, and the agent of each row; of a shop over HTTP the server is a process of its own."""
+ORACLES = {"twenty_questions": ObjectOracle, "guess_my_city": CityOracle}
+
+
+@asynccontextmanager
+async def opened(name: str, given: argparse.Namespace) -> AsyncIterator[World]:
+    kind, source, say = PLAYED[name]
+    if not kind:
+        yield World([NO_TASK], Nothing, say())
+        return
+    options, server = {"place": given.detective} if kind == "detective" else {}, None
+    if name == "webshop_http":
+        from sweet_rl.mini.shop import READY
+
+        command = [sys.executable, "-m", "sweet_rl", "serve_shop", "--port", "0"]
+        server = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
+        ready = (await server.stdout.readline()).decode()  # type: ignore[union-attr]
+        options = {"place": ready.removeprefix(READY).split(" ")[0]}
+    world = world_of(kind)
+    try:
+        user = ORACLES[name]() if name in ORACLES else None
+        async with world.open(world.options(**options), user) as make_env:
+            yield World(load_tasks(source)[: 10 if kind == "alfworld" else None], make_env, say())
+    finally:
+        if server is not None:
+            server.terminate()
+            await server.wait()
 
 
 async def play(world: World, parallel: int, episodes: int) -> tuple[int, int]:
@@ -293,26 +221,25 @@ async def play(world: World, parallel: int, episodes: int) -> tuple[int, int]:
         failed += trajectory.error is not None
 
     numbered = (Episode(task, number, seed=number) for number, task in zip(count(), cycle(world.tasks)))
-    policy: Policy = Script(world.say)
     stats = await rollout(
         islice(numbered, episodes),
         make_env=world.make_env,
-        policy=policy,
+        policy=Script(world.say),
         on_finished=finished,
         concurrency=parallel,
     )
     return stats.turns, failed
 
 
-async def measure(name: str, flags: argparse.Namespace) -> AsyncIterator[Measured]:
-    async with WORLDS[name](flags) as world:
-        for parallel in flags.parallel:
+async def measure(name: str, given: argparse.Namespace) -> AsyncIterator[Measured]:
+    async with opened(name, given) as world:
+        for parallel in given.parallel:
             trial = max(parallel, 16)
             await play(world, parallel, trial)  # the first ones are slower
             started = time.perf_counter()
             await play(world, parallel, trial)
             per_episode = (time.perf_counter() - started) / trial
-            episodes = parallel * max(1, round(flags.seconds / per_episode / parallel))
+            episodes = parallel * max(1, round(given.seconds / per_episode / parallel))
             started, cpu_started = time.perf_counter(), time.process_time()
             turns, failed = await play(world, parallel, episodes)
             seconds, cpu_s = time.perf_counter() - started, time.process_time() - cpu_started
@@ -321,14 +248,15 @@ async def measure(name: str, flags: argparse.Namespace) -> AsyncIterator[Measure
             )
 
 
-async def table(flags: argparse.Namespace) -> list[Measured]:
+async def table(given: argparse.Namespace) -> list[Measured]:
+    """Measure, and print each row as soon as it is there."""
     print(heading())
     print("\n| world | at once | steps/s | CPU ms/step | episodes | turns/episode | failed |")
     print("|---|---|---|---|---|---|---|")
     rows = []
-    for name in flags.worlds:
+    for name in given.worlds:
         try:
-            async for row in measure(name, flags):
+            async for row in measure(name, given):
                 rows.append(row)
                 print(
                     f"| {row.world} | {row.parallel} | {row.steps_per_s:,.0f} | {row.cpu_ms_per_step:.3f} "
@@ -336,37 +264,17 @@ async def table(flags: argparse.Namespace) -> list[Measured]:
                     flush=True,
                 )
         except UsageError as error:
-            if flags.named:
+            if len(given.worlds) < len(PLAYED):  # it was asked for
                 raise
             print(f"| {name} | | not measured: {error} | | | | |", flush=True)
     return rows
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument(
-        "--worlds",
-        type=lambda text: text.split(","),
-        help="with commas between; default: all that are installed",
-    )
-    parser.add_argument(
-        "--parallel", type=lambda text: [int(part) for part in text.split(",")], default=[1, 16, 256]
-    )
-    parser.add_argument("--seconds", type=float, default=2.0)
-    parser.add_argument("--detective", default=os.environ.get("SWEET_RL_DETECTIVE"))
-    parser.add_argument("--json")
-    flags = parser.parse_args()
-    flags.named = flags.worlds is not None
-    flags.worlds = flags.worlds or list(WORLDS)
-    for name in flags.worlds:
-        if name not in WORLDS:
-            parser.error(f"--worlds knows {', '.join(WORLDS)}, not {name!r}")
-    return flags
+    game = os.environ.get("SWEET_RL_DETECTIVE")
+    return flags(__doc__, worlds=[*PLAYED], parallel=[1, 16, 256], seconds=2.0, detective=game, output=None)
 
 
 if __name__ == "__main__":
-    FLAGS = parse()
-    ROWS = asyncio.run(table(FLAGS))
-    if FLAGS.json:
-        RESULT = {**circumstances(), "rows": [asdict(row) for row in ROWS]}
-        Path(FLAGS.json).write_text(json.dumps(RESULT, indent=1) + "\n")
+    GIVEN = parse()
+    save(GIVEN.output, rows=[asdict(row) for row in asyncio.run(table(GIVEN))])

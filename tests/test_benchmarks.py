@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+import _measure
 import _shuffled_outcomes
 import archer_settings
 import mini
@@ -33,27 +34,23 @@ from tests.conftest import ROOT
 
 
 def asked(tmp_path, **changes):
-    sizes = {
-        "train_tasks": 4,
-        "test_tasks": 2,
-        "dev": False,
-        "markdown": False,
-        "packaged": "",
-        "folder": str(tmp_path),
-    }
-    what = {"agents": ["embedded"], "seeds": [5], "trades": [1], "ways": "sweet", "best_of": []}
-    return argparse.Namespace(**sizes, **(what | changes), output=str(tmp_path / "out.json"))
+    sizes = {"train_tasks": 4, "test_tasks": 2, "dev": False, "markdown": False, "packaged": None}
+    what = {"agents": None, "seeds": [5], "trades": [1], "ways": "sweet", "best_of": None}
+    places = {"folder": str(tmp_path), "output": str(tmp_path / "out.json")}
+    return argparse.Namespace(**(sizes | what | places | changes))
 
 
 def test_seeds_take_turns_with_the_warm_starts(tmp_path):
-    studies = list(mini._studies(asked(tmp_path, agents=["embedded", "b"], seeds=[5, 6, 7], trades=[1, 40])))
+    studies = list(mini._studies(asked(tmp_path, agents="embedded,b", seeds=[5, 6, 7], trades=[1, 40])))
     assert [(study.seed, study.trades, study.agent) for study in studies] == [
-        (5, 1, "embedded"),
-        (5, 40, "embedded"),
-        (6, 1, "b"),
-        (6, 40, "b"),
-        (7, 1, "embedded"),
-        (7, 40, "embedded"),
+        *(
+            (5, 1, "embedded"),
+            (5, 40, "embedded"),
+            (6, 1, "b"),
+            (6, 40, "b"),
+            (7, 1, "embedded"),
+            (7, 40, "embedded"),
+        )
     ]
     assert len({study.folder for study in studies}) == 6
 
@@ -62,7 +59,7 @@ def test_what_is_there_is_not_run_again_and_another_warm_start_is_refused(tmp_pa
     arguments = asked(tmp_path)
     (study,) = mini._studies(arguments)
     ran = []
-    monkeypatch.setattr(mini, "_arguments", lambda: arguments)
+    monkeypatch.setattr(mini, "flags", lambda doc, **_: arguments)
     monkeypatch.setattr(mini, "_run", ran.append)
     monkeypatch.setattr(mini, "results", lambda study, seconds: None)
     monkeypatch.setattr(
@@ -152,29 +149,42 @@ def test_no_setting_is_chosen_by_what_is_not_measured(tmp_path):
     assert names == [[["hasty-100.jsonl", "start-100"]], [["a-100", "a-100.sampled.jsonl"]]]
 
 
-# ---- worlds
+def test_flags_are_made_of_their_defaults(monkeypatch, capsys):
+    options = {
+        "rows": 3,
+        "rate": 0.5,
+        "tiny": False,
+        "output": None,
+        "size": ("small", "tiny"),
+        "worlds": ["a", "b"],
+        "seeds": [1],
+    }
+    monkeypatch.setattr(
+        sys,
+        "argv",
+        ["x.py", "--tiny", "--rows", "4", "--size", "tiny", "--worlds", "b", "--seeds", "2,3", "4"],
+    )
+    assert vars(_measure.flags("", **options)) == {
+        "rows": 4, "rate": 0.5, "tiny": True, "output": None, "size": "tiny", "worlds": ["b"], "seeds": [2, 3, 4],
+    }  # fmt: skip
+    monkeypatch.setattr(sys, "argv", ["x.py", "--worlds", "a,c"])
+    with pytest.raises(SystemExit):
+        _measure.flags("", **options)
+    assert "--worlds knows a, b; not c" in capsys.readouterr().err
 
 
-@pytest.fixture
-def worlds(monkeypatch):
-    def lacking(_):
-        raise UsageError("no game file")
-
-    monkeypatch.setattr(world_table, "WORLDS", {"nothing": world_table.nothing, "detective": lacking})
-    return world_table
-
-
-def test_a_world_whose_engine_is_missing_is_a_row_that_says_so(worlds, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["worlds.py", "--parallel", "1", "--seconds", "0.01"])
-    rows = asyncio.run(worlds.table(worlds.parse()))
+def test_a_world_whose_engine_is_missing_is_a_row_that_says_so_unless_it_was_asked_for(monkeypatch, capsys):
+    played = {"nothing": world_table.PLAYED["nothing"], "detective": world_table.PLAYED["detective"]}
+    monkeypatch.setattr(world_table, "PLAYED", played)
+    monkeypatch.setattr(
+        sys, "argv", ["worlds.py", "--parallel", "1", "--seconds", "0.01", "--detective", "no.z5"]
+    )
+    rows = asyncio.run(world_table.table(world_table.parse()))
     assert [row.world for row in rows] == ["nothing"]
-    assert "| detective | | not measured: no game file | | | | |\n" in capsys.readouterr().out
-
-
-def test_a_world_that_was_asked_for_must_be_there(worlds, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["worlds.py", "--worlds", "detective"])
-    with pytest.raises(UsageError, match="no game file"):
-        asyncio.run(worlds.table(worlds.parse()))
+    assert "| detective | | not measured: " in capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", ["worlds.py", "--worlds", "detective", "--detective", "no.z5"])
+    with pytest.raises(UsageError):
+        asyncio.run(world_table.table(world_table.parse()))
 
 
 # ---- the study of many seeds
