@@ -45,18 +45,10 @@ class Counted(Estimate):
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
-    turns: int
-    episodes: int
-    successes: int
-
-
-@dataclass(frozen=True, slots=True)
 class Run:
     seed: int
     measures: Mapping[str, Counted] = field(default_factory=dict)
     curves: Mapping[str, Points] = field(default_factory=dict)
-    endings: tuple[Ending, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,14 +264,6 @@ def claim_over_tasks(
     tasks = better[1].keys() & worse[1].keys()
     each = [better[1][task] - worse[1][task] for task in sorted(tasks)]
     return Claim(text, better[0], worse[0], "tasks").measured(each, low=-1.0, high=1.0)
-
-
-def by_kind(kinds: Mapping[str, Iterable[str] | None], seconds: Mapping[str, float]) -> dict[str, float]:
-    """Seconds of the steps of each kind, added up; the kind that names none gets those of no other."""
-    known = {name for names in kinds.values() for name in names or ()}
-    rest = [name for name in seconds if name not in known]
-    every = {kind: rest if names is None else names for kind, names in kinds.items()}
-    return {kind: round(sum(seconds.get(name, 0.0) for name in names), 2) for kind, names in every.items()}
 
 
 def beside(results: Results, path: Path) -> Results:

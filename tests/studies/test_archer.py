@@ -146,7 +146,7 @@ def study(tmp_path):
 
 
 def test_results_say_what_the_files_say(study):
-    found = results(study, {"hasty-0.jsonl": 1.0, "archer-0": 5.0, "archer-0.greedy.jsonl": 2.0})
+    found = results(study, {})
     part, games = found.comparisons
     (start,), (run,) = part.method("start").runs, part.method("archer").runs
     assert [start.measures[name].mean for name in ("return", "success", "turns")] == [-11.5, 0.5, 12.0]
@@ -156,8 +156,6 @@ def test_results_say_what_the_files_say(study):
     assert "swapped" not in part.method("online_filteredbc").runs[0].measures
     assert (run.measures["auc"].mean, "auc_swapped" in run.measures) == (0.9, False)
     assert run.curves["return"] == ((0, -12.0), (63, -6.0), (127, -4.0))  # by the games learned from
-    assert run.curves["loss"] == ((1, 9.0), (2, 5.0), (3, 5.0))
-    assert part.method("online_filteredbc").runs[0].curves["loss"] == ()
     bounds = {method.name: method.mean("return") for method in part.methods if method.bound}
     assert bounds == {TEACHER: -11.5, "best": -1.5, "namer": -1.5, "random": -1.5}
     assert games.method("archer").mean("games") == 127
@@ -169,7 +167,6 @@ def test_results_say_what_the_files_say(study):
     assert [first.method, second.method] == ["start", "archer"]
     assert first.reward == -20.0  # the word with the greatest change comes first
     assert (second.turns[-1].agent, second.turns[-1].human) == ("Is it 2?", "Yes.")
-    assert (found.seconds["ArCHer"], found.seconds["measuring"]) == (5.0, 2.0)
 
 
 def test_names_that_fit_the_answers_are_counted(study):

@@ -7,7 +7,6 @@ from dataclasses import fields, is_dataclass, replace
 from html.parser import HTMLParser
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from sweet_rl import studies
@@ -15,7 +14,7 @@ from sweet_rl.errors import UsageError
 from sweet_rl.statistics import Estimate
 from sweet_rl.studies.report import charts, words
 from sweet_rl.studies.report.page import _table, colours_of, results_page
-from sweet_rl.studies.results import Comparison, Ending, Method, Results, beside, claim_over_seeds
+from sweet_rl.studies.results import Comparison, Method, Results, beside, claim_over_seeds
 from sweet_rl.studies.runner import prepared
 from tests.studies.samples import PICTURE, method, sample_results
 from tests.viewer.samples import ATTACK
@@ -76,7 +75,7 @@ def test_page_says_what_was_found(page):
         "Holds here: own beats its start (+40.0).", "Not settled here: own beats the rival (+0.0).",
         "what own does 4 000 60.0 % 35.2 to 84.8",  # 60 +- 4.303 * 10 / sqrt(3)
         "the own 1.20",  # useful questions in an episode
-        "0.75 of 9 360 turns", "Hidden from the agent run(x, scale3)", "no score: not among the candidates", "n = 30",
+        "0.75 of 9 360 turns", "Hidden from the agent run(x, scale3)", "no score: not among the candidates",
         "Made on 2026-11-23 by sweet_rl 1.0 with: sweet-rl demo", "critic \u22120.41", "4 candidates, 2 different",
         "return \u22123.00", "turn 1 20.0 %", "On 2 cores, 4 min 10 s in all.", "A note.",
         "What failed, and is in no number own: 2 test episodes failed.", "seeds [0, 1, 2]",
@@ -108,7 +107,7 @@ def test_what_another_run_made_is_folded_but_for_its_first_curve(no_charts):
     part = replace(results.comparisons[0], name="full", title="Full study: w", origin="Of another run.")
     page = results_page(replace(results, comparisons=(part, *results.comparisons)))
     folded = re.findall(r'<details class="fold"><summary><h2 id="full-(\w+)-heading"', page)
-    assert folded == ["claims", "critics", "methods", "behaviour", "turns", "training"]
+    assert folded == ["claims", "critics", "methods", "behaviour"]
     assert 'id="full-claims"' in page
     assert 'id="full-compared"' not in page
     order = ["full-success", "idea", f"{results.comparisons[0].name}-claims", "full-claims"]
@@ -250,7 +249,7 @@ def test_policy_allows_the_page_s_own_script_and_style_only(page):
 
 def test_charts_are_the_same_bytes_with_colours_of_the_page_and_no_date():
     def draw():
-        return charts.endings("all", (Ending(2, 30, 10),), 3, 1.0, "c4")
+        return charts.intervals("all", [charts.Row("row", "c4", 0.5, 0.4, 0.6, [], "")], None, "share", str)
 
     assert draw() == draw()
     assert "var(--c4)" in draw()
@@ -276,12 +275,6 @@ def test_a_mean_curve_has_points_only_where_all_curves_were_measured():
     assert error == pytest.approx([1.0, 1.0])  # two values 2 apart: deviation sqrt(2), standard error 1
     assert not charts.band([((0.0, 1.0), (10.0, 3.0))])[2].any()
     assert charts.band([((0.0, 1.0),), ((5.0, 2.0),)])[1].tolist() == [1.0]  # they never meet
-
-
-def test_smoothing_averages_around_a_point():
-    spike = np.array([float(x == 30) for x in range(60)])
-    assert charts.smoothed(spike)[27:34].tolist() == pytest.approx([0, 0.2, 0.2, 0.2, 0.2, 0.2, 0])
-    assert charts.smoothed(spike[:5]).tolist() == spike[:5].tolist()
 
 
 def test_durations_and_numbers_as_they_are_said():

@@ -291,9 +291,7 @@ def test_a_claim_is_made_only_where_both_of_its_methods_are(study):
 @pytest.mark.slow
 def test_page_and_table_take_the_results(study):
     study = replace(study, worlds=(TAXI, HOUSEHOLD))
-    found = results(study, {"taxi-rl-0": 5.0, "taxi-rl-1": 2.0, "taxi-sft-0": 4.0, "lessons.json": 1.0})
-    kinds = ("DangerousTaxi: learning online", "DangerousTaxi: fine-tuning", "data")
-    assert [found.seconds[kind] for kind in kinds] == [7.0, 4.0, 1.0]
+    found = results(study, {})
     page = results_page(found)
     text = Reader(page).text
     assert "DangerousTaxi: success against episodes played to learn from" in text

@@ -12,7 +12,7 @@ from sweet_rl.mini.backend import extras
 from sweet_rl.mini.backend.extras import Verdict
 from sweet_rl.records import replace_rows
 from sweet_rl.studies.report.page import results_page
-from sweet_rl.studies.results import Candidate, Counted, Ending, Results, Turn
+from sweet_rl.studies.results import Candidate, Counted, Results, Turn
 from sweet_rl.studies.sweet import pages as study_pages
 from sweet_rl.studies.sweet.pages import DESIGNERS
 from sweet_rl.studies.sweet.recipe import check_agent, rounds, score_by_oracle, shuffle_scores, take_swapped
@@ -144,13 +144,12 @@ def test_results_say_what_the_files_hold(study, no_charts):
     found = results(study, {})
     part, chosen = found.comparisons
     assert chosen.methods[1].runs[0].curves == {"success": ((1.0, 0.5), (2.0, 0.5))}
-    assert [method.name for method in part.methods] == [*METHODS, "critic"]
+    assert [method.name for method in part.methods] == [*METHODS]
     method = part.method("sweet")
     (run,) = method.runs
     assert {str(verdict): run.measures[str(verdict)].mean for verdict in Verdict} == {
         str(verdict): 0 for verdict in Verdict
     } | {"useful question": 4 / 3, "useless question": 1 / 3, "early answer": 2 / 3, "right answer": 1 / 3}  # fmt: skip
-    assert run.endings == (Ending(2, 1, 0), Ending(3, 2, 1))
     assert run.measures["success"] == Counted(**SUCCESS)
     assert run.measures["tests_passed"] == Counted(**PASSED)
     assert run.measures["usual_share"] == Counted(3 / 5)
@@ -159,11 +158,6 @@ def test_results_say_what_the_files_hold(study, no_charts):
     assert run.measures["auc_questions"] == Counted(0.5, n=1)
     assert run.measures["auc_useless_early"] == Counted(0.0, n=1)
     assert run.measures["auc_answering"] == Counted(1.0, n=1)
-    assert run.curves == {
-        "loss": ((1, 0.7), (2, 0.6)),
-        "accuracy": ((1, 0.5),),
-        "margin": ((1, pytest.approx(0.3)),),
-    }
     # All methods have the same dialogues here: no difference in three tasks; Wilson leaves 3.8415 / 6.8415 to others.
     assert {(claim.mean, claim.over, claim.verdict) for claim in part.claims} == {(0.0, "tasks", "open")}
     assert [claim.low for claim in part.claims] == pytest.approx([-0.5615] * len(part.claims), abs=1e-4)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -26,7 +26,6 @@ from sweet_rl.studies.results import (
     Results,
     Run,
     Turn,
-    by_kind,
     claim_over_seeds,
     claims_about,
     provenance,
@@ -72,13 +71,6 @@ def results(study: OnlineStudy, seconds: Mapping[str, float]) -> Results:
     }
     for method, own in study.methods.items():
         settings |= {f"{TITLES[method][0]}: {name}": value for name, value in own.items()}
-    kinds: dict[str, Iterable[str] | None] = {
-        "games of the demonstrator": [study.teacher(seed).name for seed in study.numbers],
-        "imitation": [study.run(START, seed).name for seed in study.numbers],
-    }
-    kinds |= {
-        TITLES[name][0]: [study.run(name, seed).name for seed in study.numbers] for name in study.methods
-    }
     return Results(
         "archer",
         "ArCHer and its rivals on Twenty Questions",
@@ -88,7 +80,7 @@ def results(study: OnlineStudy, seconds: Mapping[str, float]) -> Results:
         tuple(_dialogues(study)),
         settings=settings,
         provenance=provenance(),
-        seconds=by_kind({**kinds, "measuring": None}, seconds),
+        seconds=seconds,
         notes=tuple(TEXTS["notes"]),
     )
 
@@ -161,7 +153,6 @@ def _run(study: OnlineStudy, method: str, seed: int) -> Run:
         # What an iteration plays is the policy that has learned from the games before it.
         played = accumulate((size - row["rollout.failed"] for row in rows), initial=0)
         curves["return"] = tuple((x, row["rollout.mean"]) for x, row in zip(played, rows, strict=False))
-        curves["loss"] = tuple((row["step"], row["q1.loss"]) for row in rows if "q1.loss" in row)
         if recipe.has_critic(method, study.methods[method]):
             swapped = json.loads(study.swap(method, seed).read_text())
             for key, name in {"correlation": "swapped", "auc": "auc", "auc_swapped": "auc_swapped"}.items():

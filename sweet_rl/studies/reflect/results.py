@@ -20,7 +20,6 @@ from sweet_rl.studies.results import (
     Method,
     Results,
     Run,
-    by_kind,
     claim_over_seeds,
     claims_about,
     provenance,
@@ -38,23 +37,6 @@ AXES = Axes("success", "success", "episodes played to learn from", "share", main
 
 
 def results(study: ReflectStudy, seconds: Mapping[str, float]) -> Results:
-    places = [(world, seed) for world in study.worlds for seed in study.each_seed]
-    kinds: dict[str, set[str] | None] = {
-        "data": None,
-        "models": {base(*place).name for place in places for base in (study.base, study.reflecting_base)},
-    }
-    for world, seed in places:
-        tuned, learned, measured = set[str](), set[str](), set[str]()
-        for method in study.methods[world]:
-            texts = [method.texts] * method.tuned + [method.reflection_texts] * method.reflects
-            tuned |= {study.tuned(world, kind, seed).name for kind in texts}
-            if method.online:
-                learned.add(study.run(world, method, seed).name)
-            measured.add(study.report(world, method, seed).name)
-        by_title = {"fine-tuning": tuned, "learning online": learned, "measuring": measured}
-        for kind, found in by_title.items():
-            name = f"{TITLES[world][0]}: {kind}"
-            kinds[name] = (kinds.get(name) or set()) | found
     settings: dict[str, Json] = {
         "seeds": list(study.each_seed),
         "records": study.records,
@@ -80,7 +62,7 @@ def results(study: ReflectStudy, seconds: Mapping[str, float]) -> Results:
         with_claims([_world(study, world) for world in study.worlds]),
         settings=settings,
         provenance=provenance(),
-        seconds=by_kind(kinds, seconds),
+        seconds=seconds,
         notes=tuple(TEXTS["notes"]),
     )
 

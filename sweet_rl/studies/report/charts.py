@@ -25,7 +25,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from sweet_rl.studies.report import words
 from sweet_rl.studies.report.words import Write
-from sweet_rl.studies.results import Axes, Ending, Points
+from sweet_rl.studies.results import Axes, Points
 from sweet_rl.viewer.export import static_text
 
 _FILE = Path(__file__).parent / "static/charts.mplstyle"
@@ -142,60 +142,6 @@ def intervals(label: str, rows: Sequence[Row], level: float | None, along: str, 
 
     described = "; ".join(f"{row.title}: {row.label}" for row in rows)
     return _both(draw, f"{label}: {described}", lambda width: 62 + (32 if width == _WIDE else 54) * len(rows))
-
-
-def panel(label: str, curve: Points, shown: Axes, colour: str) -> Markup:
-    """One curve: every point faint, a mean over a fifteenth of it strong, its last value at its end."""
-    steps, values = (np.array(each) for each in zip(*curve, strict=True))
-    smooth = smoothed(values)
-    last = words.writer(shown.unit)(smooth[-1])
-
-    def draw(axes: Any) -> None:
-        axes.plot(steps, values, color=_HEX[colour], alpha=0.28, linewidth=0.8)
-        axes.plot(steps, smooth, color=_HEX[colour], linewidth=1.8)
-        axes.annotate(last, (steps[-1], smooth[-1]), (4, 0), textcoords="offset points", va="center")
-        axes.set_title(shown.title)
-        axes.set_xlabel(shown.along)
-        _ticks(axes.yaxis, words.tick(shown.unit), 4)
-        axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
-
-    return _svg(draw, f"{label}: {shown.title}", 320, 180)
-
-
-def smoothed(values: Any) -> Any:
-    """Each value replaced by the mean of its neighbourhood; a curve of under eight points stays as it is."""
-    reach = 0 if len(values) < 8 else max(1, len(values) // 30)
-    spans = [values[max(0, at - reach) : at + reach + 1] for at in range(len(values))]
-    return np.array([fmean(span) for span in spans])
-
-
-def endings(label: str, counts: Sequence[Ending], most: int, highest: float, colour: str) -> Markup:
-    """When episodes end: a column is the share of all episodes, its solid part those that succeeded."""
-    total = sum(each.episodes for each in counts)
-
-    def draw(axes: Any) -> None:
-        turns = [each.turns for each in counts]
-        tone = _HEX[colour]
-        heights = [each.episodes / total for each in counts]
-        axes.bar(turns, heights, 0.7, color=tone, alpha=0.2)
-        axes.bar(turns, [each.successes / total for each in counts], 0.7, color=tone)
-        for each, height in zip(counts, heights, strict=True):
-            if most <= 10:  # else numbers would run into each other
-                axes.text(
-                    each.turns, height, f"{each.successes / each.episodes:.0%}", ha="center", va="bottom"
-                )
-        axes.set_title("share of episodes")
-        axes.set_xlabel("turns of the agent")
-        axes.set_xlim(0.4, most + 0.6)
-        axes.set_ylim(0, 1.15 * highest)
-        axes.grid(axis="x", visible=False)
-        _ticks(axes.yaxis, lambda value: f"{value:.0%}", 4)
-        if most <= 10:
-            axes.set_xticks(turns, [f"{each.turns}\nn = {each.episodes}" for each in counts])
-        else:
-            axes.xaxis.set_major_locator(MaxNLocator(10, integer=True))
-
-    return _svg(draw, f"{label}: share of episodes by turns of the agent", 320, 180)
 
 
 def _ticks(axis: Any, write: Write, count: int = 6) -> None:

@@ -193,10 +193,6 @@ def _sections(part: Comparison, given: Mapping[str, str]) -> Iterator[Section]:
         yield _section("methods", _table(part, measured, given))
     if found := _behaviour(part, measured, given):
         yield _section("behaviour", found)
-    if found := _endings(part, measured, given):
-        yield _section("turns", found)
-    if found := _training(part, given):
-        yield _section("training", found)
 
 
 def _learning(part: Comparison, axes: Axes, given: Mapping[str, str]) -> Any:
@@ -304,33 +300,4 @@ def _behaviour(part: Comparison, measured: list[Method], given: Mapping[str, str
                 panels.append({"title": measure.title, "rows": rows, "most": most})
         if panels:
             groups.append((heading, panels))
-    return groups
-
-
-def _endings(part: Comparison, measured: list[Method], given: Mapping[str, str]) -> list[Any]:
-    counts = {m.name: each for m in measured if (each := [e for e in m.runs[0].endings if e.episodes])}
-    most = max((end.turns for ends in counts.values() for end in ends), default=0)
-    shares = [end.episodes / sum(each.episodes for each in ends) for ends in counts.values() for end in ends]
-    highest = max(shares, default=0)
-    return [
-        {"colour": colour, "title": m.title, "charts": [drawn]}
-        for m in measured
-        if m.name in counts
-        for colour in [given[m.name]]
-        for drawn in [charts.endings(f"{part.title}, {m.title}", counts[m.name], most, highest, colour)]
-    ]
-
-
-def _training(part: Comparison, given: Mapping[str, str]) -> list[Any]:
-    groups = []
-    for method in part.methods:
-        curves = method.runs[0].curves if method.runs else {}
-        colour, label = given[method.name], f"{part.title}, {method.title}"
-        drawn = [
-            charts.panel(label, curve, axes, colour)
-            for axes in part.curves
-            if not axes.main and (curve := curves.get(axes.name))
-        ]
-        if drawn:
-            groups.append({"colour": colour, "title": method.title, "charts": drawn})
     return groups

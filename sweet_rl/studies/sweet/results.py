@@ -23,10 +23,8 @@ from sweet_rl.studies.results import (
     Comparison,
     Counted,
     Dialogue,
-    Ending,
     Measure,
     Method,
-    Points,
     Results,
     Run,
     Turn,
@@ -37,7 +35,7 @@ from sweet_rl.studies.results import (
 from sweet_rl.studies.sweet import settings
 from sweet_rl.studies.sweet.pages import page_results
 from sweet_rl.studies.sweet.settings import LINES, Study
-from sweet_rl.types import AgentTurn, Json, Trajectory
+from sweet_rl.types import Json, Trajectory
 
 TEXTS: Final = texts_of(__package__)
 METHODS: Final[Mapping[str, tuple[str, str]]] = TEXTS["methods"]
@@ -63,11 +61,7 @@ def results(study: Study, seconds: Mapping[str, float]) -> Results:
         own="sweet",
         start="warm_start",
         measures=MEASURES,
-        curves=TEXTS["curves"],
-        methods=(
-            *(_method(study, name, played) for name, played in dialogues.items()),
-            Method("critic", "the critic", runs=(Run(study.seed, curves=_curves(study, "critic")),)),
-        ),
+        methods=tuple(_method(study, name, played) for name, played in dialogues.items()),
         claims=tuple(
             claim_over_tasks(text, ("sweet", won["sweet"]), (worse, won[worse]))
             for text, worse in CLAIMS
@@ -186,13 +180,7 @@ def _method(study: Study, name: str, every: Sequence[Trajectory]) -> Method:
         facts["examples"] = sum(1 for _ in read_rows(pairs))
     if updates is not None:
         facts["updates"] = updates
-    episodes, successes = Counter[int](), Counter[int]()
-    for trajectory in trajectories:
-        turns = sum(isinstance(entry, AgentTurn) for entry in trajectory.dialogue_history)
-        episodes[turns] += 1
-        successes[turns] += trajectory.reward == 1
-    endings = tuple(Ending(turns, episodes[turns], successes[turns]) for turns in sorted(episodes))
-    run = Run(study.seed, measures, _curves(study, name), endings)
+    run = Run(study.seed, measures)
     return Method(name, *METHODS[name], (run,), facts, bound=name in LINES)
 
 
@@ -203,13 +191,9 @@ def success_of(study: Study, name: str) -> dict[str, float]:
 
 
 def updates_of(study: Study, name: str) -> int | None:
-    return max((row["step"] for row in _logged(study, name)), default=None)
-
-
-def _logged(study: Study, name: str) -> list[dict[str, Json]]:
     path = study.path(name) / "metrics.jsonl"
     rows = (row for _, row in read_rows(path)) if path.exists() else ()
-    return [row for row in rows if "loss" in row and "step" in row]
+    return max((row["step"] for row in rows if "loss" in row and "step" in row), default=None)
 
 
 def _report(study: Study, name: str) -> dict[str, Json]:
@@ -223,18 +207,6 @@ def _verdicts(trajectory: Trajectory) -> Iterator[tuple[Verdict, int]]:
     for place, entry in enumerate(history):
         if entry.role == "assistant":
             yield judge(trajectory.task.ground_truth, history[:place], entry.content), place
-
-
-def _curves(study: Study, name: str) -> dict[str, Points]:
-    rows = _logged(study, name)
-    found = {
-        "loss": [(row["step"], row["loss"]) for row in rows],
-        "accuracy": [(row["step"], row["acc"]) for row in rows if "acc" in row],
-        "margin": [
-            (r["step"], r["chosen_reward"] - r["reject_reward"]) for r in rows if "reject_reward" in r
-        ],
-    }
-    return {key: tuple(points) for key, points in found.items() if points}
 
 
 def _dialogues(study: Study, dialogues: Mapping[str, Sequence[Trajectory]]) -> Iterator[Dialogue]:
