@@ -7,7 +7,6 @@ from itertools import pairwise
 import oracle_cities
 import pytest
 
-from sweet_rl.errors import UsageError
 from sweet_rl.mini.cities.asker import QUESTIONS, CityAsker
 from sweet_rl.mini.cities.oracle import FUNCTIONS, CityOracle, Rule, _rules, holds, names_it, value
 from sweet_rl.mini.cities.question import read_question
@@ -131,12 +130,3 @@ def test_all_wordings_of_a_question_get_the_same_answer_and_it_is_yes_or_no():
         for city in cities():
             (answer,) = {ORACLE.answer(city, form) for form in forms}
             assert answer in {"Yes.", "No."}, (city, forms)
-
-
-@pytest.mark.parametrize(
-    ("asked", "skill", "says"),
-    [(CITIES[:1], -0.1, "got -0.1"), (CITIES[:1], 1.5, "got 1.5"), ([], 1.0, "got none")],
-)
-def test_wrong_settings_are_refused(asked, skill, says):
-    with pytest.raises(UsageError, match=says):
-        CityAsker(ORACLE.answer, asked, skill=skill)

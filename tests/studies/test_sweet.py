@@ -153,6 +153,7 @@ def test_results_say_what_the_files_hold(study, no_charts):
     assert run.measures["success"] == Counted(**SUCCESS)
     assert run.measures["tests_passed"] == Counted(**PASSED)
     assert run.measures["usual_share"] == Counted(3 / 5)
+    assert run.measures["useful_share"] == Counted(4 / 5)
     assert method.facts == {"examples": 3, "updates": 2}
     assert [m.facts.get("examples") for m in part.methods][:4] == [None, 1, 1, 3]
     assert run.measures["auc_questions"] == Counted(0.5, n=1)

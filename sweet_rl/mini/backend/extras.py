@@ -12,40 +12,30 @@ names the two, and what is to be learnt is not to make the mistakes of a noisy t
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
-from statistics import fmean
 from typing import Final, NamedTuple
 
 from sweet_rl.mini.backend.families import Family, Problem
 from sweet_rl.types import ANSWER_MARKER, Message, derive_seed
 
 USUAL = ("delivery", "wrapping", "insurance", "assembly")
-OTHER = ("engraving", "storage", "polishing", "framing", "painting", "cleaning", "tuning", "samples")
-EXTRAS = USUAL + OTHER
-
-CHARGED = 2  # Extras that cost something, in every problem; the request says how many
-
-USUALLY = 0.9
-"""The chance that a charged extra is drawn from the usual ones, in the worlds `usual` and `trades`."""
-
-# fmt: off
-TRADES = (
-    "bakery", "florist", "grocer", "tailor", "brewery", "jeweller", "printer", "butcher", "toyshop", "joiner",
-    "pharmacy", "saddler", "winery", "bookshop", "potter", "dairy", "locksmith", "hatter", "garage", "weaver",
-    "creamery", "cobbler", "nursery", "glazier", "roastery", "draper", "smithy", "perfumer", "stationer",
-    "tannery", "furrier", "vineyard", "luthier", "mill", "sawmill", "tinsmith", "cooper", "chandler",
-    "carpenter", "fishmonger",
-)
-# fmt: on
-"""What the shop of a request is, in the world `trades`: the first K of them."""
-
+EXTRAS = (
+    *USUAL, "engraving", "storage", "polishing", "framing", "painting", "cleaning", "tuning", "samples",
+)  # fmt: skip
+CHARGED = 2  # extras that cost something, in every problem; the request says how many
+USUALLY = 0.9  # the chance that one is drawn from the usual ones, in the worlds `usual` and `trades`
 AMOUNTS = range(2, 10)
-
-MAX_TURNS = 6  # Agent turns of an episode, the answer included: five questions for twelve extras
+MAX_TURNS = 6  # of the agent in an episode, the answer included: five questions for twelve extras
+TRADES = tuple(  # what the shop of a request is, in the world `trades`: the first K of them
+    """
+    bakery florist grocer tailor brewery jeweller printer butcher toyshop joiner pharmacy saddler winery bookshop
+    potter dairy locksmith hatter garage weaver creamery cobbler nursery glazier roastery draper smithy perfumer
+    stationer tannery furrier vineyard luthier mill sawmill tinsmith cooper chandler carpenter fishmonger
+    """.split()
+)
 
 _REQUESTS = (
     "I need a Python function for the total price of an order. Two of our extras cost something.",
@@ -241,34 +231,6 @@ class Verdict(StrEnum):
     @property
     def good(self) -> bool:
         return self in {Verdict.USEFUL, Verdict.RIGHT}
-
-
-@dataclass(frozen=True, slots=True)
-class Habits:
-    """What an agent does: the shares of its questions that were useful, and about usual extras; counts per dialogue."""
-
-    useful_share: float | None
-    usual_share: float | None
-    repetitions: float
-    early: float
-
-
-def habits(dialogues: Iterable[tuple[str, Sequence[Message]]]) -> Habits:
-    count, usual = 0, list[bool]()
-    verdicts: Counter[Verdict] = Counter()
-    for solution, messages in dialogues:
-        count += 1
-        for place, message in enumerate(messages):
-            if message.role == "assistant":
-                verdicts[judge(solution, messages[:place], message.content)] += 1
-                if extra := asked_about(message.content):
-                    usual.append(extra in usual_for(messages[0].content))
-    return Habits(
-        verdicts[Verdict.USEFUL] / len(usual) if usual else None,
-        fmean(usual) if usual else None,
-        verdicts[Verdict.REPEATED] / count,
-        verdicts[Verdict.EARLY] / count,
-    )
 
 
 def judge(solution: str, messages: Sequence[Message], turn: str) -> Verdict:

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from sweet_rl.errors import UsageError
 from sweet_rl.mini.cities.oracle import CityOracle
 from sweet_rl.mini.cities.table import read
 from sweet_rl.mini.objects.asker import answered
@@ -48,10 +47,6 @@ class CityAsker(ScriptedPolicy):
         system_prompt: str = "",
     ) -> None:
         super().__init__(system_prompt)
-        if not 0 <= skill <= 1:
-            raise UsageError(f"skill is a probability from 0 to 1, got {skill}.")
-        if not cities:
-            raise UsageError("The city asker needs cities to choose from, got none.")
         self._answer, self._cities = answer, tuple(cities)
         self._skill, self._max_turns = skill, max_turns
 

@@ -63,8 +63,7 @@ def questions_about(words: Collection[str]) -> tuple[tuple[str, ...], ...]:
 @cache
 def _questions() -> tuple[dict[str, tuple[tuple[str, ...], ...]], set[str]]:
     questions = {
-        name: tuple(tuple(line.split(" / ")) for _, line in lines)
-        for name, lines in sections("questions.txt")
+        name: tuple(tuple(line.split(" / ")) for line in lines) for name, lines in sections("questions.txt")
     }
     return questions, {task.hidden_information for task in load_tasks("twenty-questions:sixteen")}
 
@@ -99,10 +98,6 @@ class ObjectAsker(_Asker):
         system_prompt: str = "",
     ) -> None:
         super().__init__(words, system_prompt)
-        if not words or not 0 <= skill <= 1:
-            raise UsageError(
-                f"An asker needs words to tell apart and a skill from 0 to 1, got {len(words)} words and {skill=}."
-            )
         self._skill, self._max_turns = skill, max_turns
         self._answers = cache(lambda question: tuple(answer(word, question) for word in self._words))
         self._pool = questions_about(self._words)

@@ -18,7 +18,7 @@ from itertools import takewhile
 from operator import itemgetter
 from typing import NamedTuple
 
-from sweet_rl.errors import DataError, EpisodeError
+from sweet_rl.errors import EpisodeError
 from sweet_rl.mini.objects.language import ENGLISH, Phrases, Word, longest, read_words, set_of
 from sweet_rl.types import Failure, StopReason, UserContext, UserReply
 
@@ -34,7 +34,6 @@ _WHERE = {voice: names.split() for voice, names in ENGLISH["where"].items()}
 _BOOKS = ("any", "be", "of", "in", "on", "have", "do", "use", "for", "who", "names")
 _MORE = ENGLISH["comparisons"]
 _NUMBERS = ENGLISH["numbers"]
-_SIZE = re.compile(r"(?P<length>\S+)cm (?P<bulk>\S+)L (?P<weight>\S+)kg")
 
 
 class Size(NamedTuple):
@@ -76,31 +75,27 @@ class Facts:
             common = self.everything
             for factor in map(str.strip, term.split("&")):
                 word = factor.removeprefix("!")
-                if word not in self.sets:
-                    raise DataError("names no attribute of the table", field="expression", value=word)
                 common &= self.sets[word] ^ (self.everything if factor != word else 0)
             union |= common
         return union
 
 
-def sections(name: str) -> Iterator[tuple[str, list[tuple[int, str]]]]:
-    """The headings of a packaged text file, each with its lines and their numbers; comments and blanks left out."""
-    heading, found = "", list[tuple[int, str]]()
-    for number, line in enumerate(files(__package__).joinpath(name).read_text("utf-8").splitlines(), start=1):
+def sections(name: str) -> Iterator[tuple[str, list[str]]]:
+    """The headings of a packaged text file, each with its lines; comments and blanks left out."""
+    heading, found = "", list[str]()
+    for line in files(__package__).joinpath(name).read_text("utf-8").splitlines():
         if line.startswith("["):
             if found:
                 yield heading, found
             heading, found = line.strip().strip("[]"), []
         elif line.strip() and not line.startswith("#"):
-            found.append((number, line.strip()))
+            found.append(line.strip())
     yield heading, found
 
 
-def read_size(text: str, path: str, line: int) -> Size:
-    found = _SIZE.fullmatch(text)
-    if found is None:
-        raise DataError("must be a size like '24cm 7L .6kg'", path=path, line=line, value=text)
-    return Size(float(found["length"]), float(found["bulk"]), float(found["weight"]))
+def _size(text: str) -> Size:
+    """Of a size like `24cm 7L .6kg`."""
+    return Size(*map(float, re.split("cm |L |kg", text.strip())[:3]))
 
 
 @cache
@@ -109,12 +104,12 @@ def facts() -> Facts:
     sets: dict[str, int] = {"none": 0}
     for heading, lines in sections("table.txt"):
         category, _, words = heading.partition(":")
-        for number, line in lines:
+        for line in lines:
             names, size, own = (part.strip() for part in line.split("|"))
             aliases = tuple(alias.strip().lower() for alias in names.split(";"))
             attributes = {*words.split(), *own.split()}
             attributes -= {form for word in own.split() if word[0] == "-" for form in (word, word[1:])}
-            thing = Thing(aliases, category, read_size(size, "table.txt", number), frozenset(attributes))
+            thing = Thing(aliases, category, _size(size), frozenset(attributes))
             for attribute in attributes | _measures(thing):
                 sets[attribute] = sets.get(attribute, 0) | 1 << len(things)
             things.append(thing)
@@ -340,7 +335,7 @@ def _lexicon() -> dict[str, list[tuple[str, list[str]]]]:
     """Every row of the phrase files by its heading: left side, phrases."""
     found: dict[str, list[tuple[str, list[str]]]] = {}
     for heading, lines in (*sections("words.txt"), *sections("deeds.txt")):
-        for _, line in lines:
+        for line in lines:
             left, _, right = line.partition(" = ")
             found.setdefault(heading, []).append((left.strip(), [one.strip() for one in right.split(",")]))
     return found
@@ -353,10 +348,8 @@ def _yardsticks() -> dict[str, Size]:
 
     sizes = dict[str, Size]()
     for _, lines in sections("sizes.txt"):
-        for number, line in lines:
-            names, size = line.split("|")
-            found = read_size(size.strip(), "sizes.txt", number)
-            sizes |= dict.fromkeys(map(stems, names.split(",")), found)
+        for names, size in (line.split("|") for line in lines):
+            sizes |= dict.fromkeys(map(stems, names.split(",")), _size(size))
     return sizes | {stems(name): facts().things[place].size for name, place in _all_names()}
 
 

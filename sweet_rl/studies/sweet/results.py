@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Final
 
-from sweet_rl.mini.backend.extras import Verdict, habits, judge
+from sweet_rl.mini.backend.extras import Verdict, asked_about, judge, usual_for
 from sweet_rl.mini.backend.tasks import check_trades
 from sweet_rl.preferences.candidates import Candidates, candidates_from_rows
 from sweet_rl.preferences.trajectory_pairs import key_of
@@ -166,9 +166,15 @@ def _method(study: Study, name: str, every: Sequence[Trajectory]) -> Method:
         for key in ("success", "tests_passed")
     }
     measures |= {"failed": Counted(1 - len(trajectories) / len(every))}
-    found = habits((trajectory.task.ground_truth, trajectory.dialogue_history) for trajectory in trajectories)
-    shares = {"useful_share": found.useful_share, "usual_share": found.usual_share}
-    measures |= {key: Counted(share) for key, share in shares.items() if share is not None}
+    asked = [
+        (extra, trajectory.dialogue_history[0].content)
+        for trajectory in trajectories
+        for entry in trajectory.dialogue_history
+        if entry.role == "assistant" and (extra := asked_about(entry.content))
+    ]
+    if asked:  # of its questions those that were useful, and those about what is mostly charged for there
+        measures |= {"useful_share": Counted(counts[Verdict.USEFUL] / len(asked))}
+        measures |= {"usual_share": Counted(fmean(extra in usual_for(request) for extra, request in asked))}
     measures |= {str(verdict): Counted(counts[verdict] / len(trajectories)) for verdict in Verdict}
     if study.ranked(name).exists():
         measures |= agreement(study, name)

@@ -343,18 +343,6 @@ def test_the_insider_asks_what_the_request_says_where_it_names_the_extras():
         assert len(messages) == 6  # two questions with their replies, and the answer
 
 
-def test_habits_by_hand():
-    solution = extras.source({"wrapping": 3, "tuning": 7})
-    request = f"Two of our extras cost something.\n{extras.shop('bakery')}The signature is: def total()"
-    answers = [f"{ANSWER_MARKER}\n{extras.source(known)}" for known in ({"wrapping": 3}, {})]
-    asked = [("wrapping", 3), ("storage", None), ("storage", None)]
-    said = [text for extra, by in asked for text in (extras.question(extra), told(extra, by))]
-    messages, silent = dialogue(request, *said, answers[0]), dialogue(request, answers[1])
-    found = extras.habits([(solution, messages), (solution, silent)])
-    assert found == extras.Habits(useful_share=1 / 3, usual_share=1 / 3, repetitions=0.5, early=1.0)
-    assert extras.habits([(solution, silent)]).useful_share is None
-
-
 PROBLEM = Problem(extras.source({"delivery": 3, "tuning": 7}), "", (("delivery", 3), ("tuning", 7)), ())
 
 
