@@ -142,13 +142,6 @@ def test_archer_and_its_rivals_get_grids_of_one_size_and_the_winners_are_the_set
         assert best["settings"] == METHODS[method]
 
 
-def test_no_setting_is_chosen_by_what_is_not_measured(tmp_path):
-    """Runs and sampled games of every setting, and what they need."""
-    study = OnlineStudy(tmp_path, 1, 100, methods={"a": METHODS["archer"]})
-    names = [[[step.name for step in chain] for chain in each] for each in archer_settings._rounds(study)]
-    assert names == [[["hasty-100.jsonl", "start-100"]], [["a-100", "a-100.sampled.jsonl"]]]
-
-
 def test_flags_are_made_of_their_defaults(monkeypatch, capsys):
     options = {
         "rows": 3,
@@ -239,13 +232,6 @@ def test_another_seed_leaves_the_others_and_further_methods_join_theirs():
         FULL.with_seed(40, 5, Seed(rft, ({**RUN, "warm start": "1 (b2)"},)))
 
 
-def test_all_runs_that_made_a_seed_are_kept():
-    later = RUN | {"day": "2026-11-24"}
-    grown = FULL.with_seed(40, 5, Seed({}, (later,))).with_seed(40, 5, Seed({}, (later,)))
-    assert grown.seeds[40][5].made == (RUN, later)
-    assert grown.results().provenance == {"warm start": "embedded (a1)", "day": "2026-11-23, 2026-11-24"}
-
-
 def test_differences_are_of_the_same_seeds_and_the_dose_comes_first():
     dose, few, many, chosen = FULL.comparisons()
     assert dose.method("sweet").runs[1].curves == {"success": ((1, 0.75), (40, 0.5))}
@@ -315,10 +301,3 @@ def test_what_the_shuffled_learner_draws_is_shuffled_for_critic_and_policy(tmp_p
     learner.update(lambda count: ["row"] * count, update_actor=True)
     assert [rows[:-1] for rows in drawn] == [["row", "row"]] * 2
     assert [type(rows[-1]) for rows in drawn] == [Random, Random]
-
-
-def test_the_shuffled_run_is_run_archer_with_the_shuffled_learner(monkeypatch):
-    ran = []
-    monkeypatch.setattr(_shuffled_outcomes, "run", lambda *given: ran.append(given))
-    _shuffled_outcomes.learn_shuffled.__wrapped__("archer_code", "seed=1")
-    assert ran == [("archer_code", ("seed=1",), None, _shuffled_outcomes.shuffled_learner)]

@@ -109,14 +109,6 @@ def test_it_never_asks_twice_and_never_guesses_a_city_that_an_answer_ruled_out()
                 assert ORACLE.answer(game.task.hidden_information, question.content) == answer.content
 
 
-def test_the_same_dialogue_and_seed_get_the_same_turn():
-    asker = CityAsker(ORACLE.answer, list(cities()))
-    seen = Observation("guess_my_city/0", (Message("user", "Questions:\n"),), seed=5)
-    first, again = (asyncio.run(asker.act(seen)).completion.text for _ in range(2))
-    assert first == again
-    assert first in {form for forms in QUESTIONS.values() for form in forms}
-
-
 def test_answers_that_fit_no_city_do_not_stop_it():
     asker = CityAsker(ORACLE.answer, ["Paris, France", "Rome, Italy"])
     said = ("Questions:\n", "Is it in Asia?", "Yes.", "Is your city Rome?", "No.")

@@ -91,11 +91,6 @@ def test_four_deaths(commands, words):
     assert (steps[-1].observation, steps[-1].reward) == (None, None)
 
 
-def test_points_are_given_once():
-    _, steps, _ = play(["n", "n", "e", *["take matches", "drop matches"] * 3])
-    assert [step.reward for step in steps[3:]] == [5, 0, 0, 0, 0, 0]
-
-
 def test_dark_cellar_hides_the_lamp_shows_and_a_locked_door_is_no_way():
     commands = ["take lamp", "n", "n", "e", "take matches", "w", "w"]
     assert "pitch dark" in play([*commands, "d"])[2][-1]

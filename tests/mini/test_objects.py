@@ -145,13 +145,6 @@ def test_any_text_has_one_of_three_answers(text):
     assert answer("dog", text) in (YES, NO, INVALID)
 
 
-def test_an_answer_does_not_depend_on_what_was_asked_before():
-    before = answer("dog", "Is it a pet?")
-    for question in ("Is it a cat?", "Is it a pet?", "Is it not a pet?"):
-        answer("cat", question)
-    assert answer("dog", "Is it a pet?") == before == YES
-
-
 def test_the_oracle_is_a_user():
     async def ask(hidden, *said):
         roles = ("user", "assistant")

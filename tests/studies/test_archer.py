@@ -261,17 +261,6 @@ def test_every_step_of_the_study_runs(tmp_path, monkeypatch):
 # ---- the swap test
 
 
-def test_what_the_critic_is_given_does_not_know_the_word():
-    """The same dialogue about another word is the same to it, and the word is only in it once it was said."""
-    first, second = WORDS
-    transcript = world_of("twenty_questions").transcript()
-    one, other = (transitions(game(0, task, 3, solved=False), transcript) for task in (first, second))
-    assert one == other
-    assert not any(
-        word in turn.next_observation for turn in one for word in (first.ground_truth, second.ground_truth)
-    )
-
-
 def test_a_critic_that_reads_no_dialogue_keeps_its_advantages_in_the_swap_test(study):
     """A tiny critic as it is drawn; and one whose heads are cut off from the dialogue."""
     first, *others = [task_from_row(row) for row in twenty_questions_tasks("sixteen")][:4]

@@ -100,17 +100,6 @@ def test_policies_of_a_seed_are_measured_on_the_same_games_and_those_of_another_
         assert known[0][drawn] != known[1][drawn]
 
 
-def test_a_seed_has_texts_of_its_own(tmp_path):
-    """So that what is measured over seeds is not one draw of games or repositories."""
-    study = ReflectStudy(tmp_path, seeds=2, first_seed=7, worlds=WORLDS)
-    seeds = {}
-    for call in calls_of(study):
-        if call.run.endswith(("_reflection", "make_repositories", "reflection_negative", "split_data")):
-            seeds.setdefault(call.run + call.name.rpartition("-")[0], []).append(call.flags["seed"])
-    assert len(seeds) == 2 + 2 * 3
-    assert all(each == [7, 8] for each in seeds.values())
-
-
 def test_others_reflections_are_a_measurement_of_the_same_policy_after_it_has_learned(tmp_path):
     study = ReflectStudy(tmp_path, seeds=1, worlds=WORLDS)
     for world in WORLDS:
@@ -144,20 +133,6 @@ def test_where_a_fifth_of_the_moves_is_random_the_teachers_are_a_row_of_their_ow
     one, best = calls[f"{world}-sft-0"].flags, calls[f"{world}-best-0"].flags
     assert {name for name in one if one[name] != best[name]} == {"task_file", "ckpt_path"}
     assert best["task_file"] == tmp_path / f"{world}_best-0" / "sft.jsonl"
-
-
-def test_policies_of_a_world_have_the_same_head(tmp_path):
-    study = ReflectStudy(tmp_path, seeds=1, worlds=WORLDS)
-    points = {}
-    for world in WORLDS:
-        tuned = of_world(study, world, "reflect supervised_pretrain")
-        policies = [call for call in tuned if "reflect" not in call.flags]
-        policies += of_world(study, world, "reflect rl_finetune")
-        points[world] = {call.flags.get("pointing_head", False) for call in policies}
-        lists = {call.flags["env"] for call in policies if call.flags.get("pointing_head")}
-        assert lists <= {study.playing(world, 0)["env"]}  # whose lists the head reads
-        assert not [call for call in tuned if "reflect" in call.flags and "pointing_head" in call.flags]
-    assert points == {TAXI: {False}, EXPLORE: {False}, MOVED: {True}, HOUSEHOLD: {True}}
 
 
 def test_ablations_are_asked_for(tmp_path):
@@ -224,14 +199,6 @@ def write_report(study, world, method, seed, success, failed=0):
         for name, share, count in levels
     ]
     study.report(world, method, seed).write_text(json.dumps({"checkpoints": [{"levels": rows}]}))
-
-
-def test_the_longest_chains_of_a_round_begin_first(tmp_path):
-    study = ReflectStudy(tmp_path, worlds=(TAXI,))
-    *_, tuned, made = ([chain[0].name for chain in chains] for chains in rounds(study))
-    assert tuned[:2] == ["taxi-sft_long-0", "taxi-reflection-0"]
-    assert [name.split("-")[1].startswith("reflect_rl") for name in made[:3]] == [True, True, False]
-    assert made[-1].endswith(".json")  # nothing is learned there
 
 
 def test_results_say_what_the_files_say(study):

@@ -15,7 +15,7 @@ from sweet_rl.studies.report.page import results_page
 from sweet_rl.studies.results import Candidate, Counted, Results, Turn
 from sweet_rl.studies.sweet import pages as study_pages
 from sweet_rl.studies.sweet.pages import DESIGNERS
-from sweet_rl.studies.sweet.recipe import check_agent, rounds, score_by_oracle, shuffle_scores, take_swapped
+from sweet_rl.studies.sweet.recipe import check_agent, score_by_oracle, shuffle_scores, take_swapped
 from sweet_rl.studies.sweet.results import METHODS, agreement, choosing_agents, results, settings_of
 from sweet_rl.studies.sweet.settings import ALL_WAYS, SWEETS
 from tests.browsers.fake_renderer import FakeRenderer
@@ -286,15 +286,6 @@ def test_credit_that_is_wrong_on_purpose_or_right_by_an_oracle(tmp_path):
 
 
 LINE = {"mean": {"mean": 0.5, "low": 0.4, "high": 0.6}, "floors": {"blank page": 0.01}}
-
-
-def test_pages_come_after_the_trainings_so_that_no_training_is_made_anew_for_them(study):
-    *before, beside, last = rounds(replace(study, page_tasks=3))
-    assert [*before, beside[:-4], last] == list(rounds(study))
-    assert {chain[0].name for chain in beside[-4:]} == {f"pages.{name}.jsonl" for name in DESIGNERS}
-    assert beside[-4][0].name == "pages.improver.jsonl"  # the longest
-    assert {step.run for chain in last for step in chain} == {"sample_best_of_n", "rank_best_of_n"}
-    assert all("mini-web:test" in chain[0].command for chain in beside[-4:])
 
 
 def test_without_a_browser_the_reason_names_the_repair(study, monkeypatch):

@@ -4,13 +4,10 @@ import ast
 import asyncio
 import dataclasses
 import hashlib
-import inspect
 import io
 import itertools
 import json
 import re
-import shlex
-import statistics
 import tokenize
 from pathlib import Path
 
@@ -212,10 +209,6 @@ def test_several_questions_get_a_sentence_each_and_no_more_than_two_and_what_was
     assert again == "As I said, by default the rate is 1.5."
 
 
-def test_comments_are_never_told():
-    assert "carrier" not in " ".join(ask(SHIPPING, *ASKED, *["What about the carrier in March?"] * 3))
-
-
 def test_a_fact_that_recites_the_code_is_held_back(monkeypatch):
     recital = dataclasses.replace(facts_of(SHIPPING)[0], text="The default: price += (weight - 20) * rate.")
     monkeypatch.setattr(human, "facts_of", lambda source: (recital,))
@@ -265,16 +258,6 @@ def test_odd_sources_get_an_honest_answer(source):
     for reply in ask(source, *ASKED, *ADVERSARIAL):
         assert 0 < len(reply) <= 400
         assert len(sentences(reply)) <= 2
-
-
-@pytest.mark.parametrize("module", [statistics, shlex])
-def test_functions_of_every_shape_get_an_answer(module):
-    tree = ast.parse(inspect.getsource(module))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef):
-            for reply in ask(ast.unparse(node), ASKED[0], ASKED[2], ASKED[4], ASKED[5]):
-                assert 0 < len(reply) <= 400
-                assert len(sentences(reply)) <= 2, reply
 
 
 @settings(max_examples=60, deadline=None)

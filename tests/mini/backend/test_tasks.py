@@ -62,7 +62,7 @@ class Perturb(ast.NodeTransformer):
 @pytest.mark.parametrize("family", NAMES)
 def test_every_constant_and_the_edge_of_every_threshold_matter(family):
     other = {" >= ": " > ", " <= ": " < ", " < ": " <= "}  # `x > 5: … (x - 5)` is the same either way
-    for problem in drawn(family, 4):
+    for problem in drawn(family, 3):
         tree, expected = ast.parse(problem.source), values(problem.source, problem.calls)
         count = sum(isinstance(node, ast.Constant) for node in ast.walk(tree))
         changed = [
@@ -77,18 +77,6 @@ def test_every_constant_and_the_edge_of_every_threshold_matter(family):
         ]
         for source in changed:
             assert values(source, problem.calls) != expected, f"no test notices:\n{source}"
-
-
-def test_a_constant_answer_passes_few_tests():
-    passed = successes = 0
-    rows = mini.generate("test", 240, world="families")
-    for row in rows:
-        outputs = values(row["ground_truth"], row["test_cases"].values())
-        best = collections.Counter(outputs).most_common(1)[0][1]
-        passed += best / len(outputs)
-        successes += best == len(outputs)
-    assert passed / len(rows) < 0.25
-    assert successes == 0
 
 
 def test_lists_begin_alike_and_another_seed_gives_other_tasks():
@@ -115,12 +103,6 @@ def test_splits_share_no_function_and_repeat_none():
         for k, seed in (("10:train", 0), ("40:test", 3))
     ]
     train, test = ({task.ground_truth for task in tasks} for tasks in trades)
-    assert not train & test
-
-
-@pytest.mark.parametrize("family", NAMES)
-def test_the_split_is_decided_by_the_rules_not_by_the_wording(family):
-    train, test = ({p.rules for p in drawn(family, 40, split)} for split in ("train", "test"))
     assert not train & test
 
 
@@ -156,37 +138,6 @@ def told(extra, amount):
 def dialogue(*texts):
     roles = ("user", "assistant")
     return [Message(roles[i % 2], text) for i, text in enumerate(texts)]
-
-
-@pytest.mark.parametrize("world", ["usual", "easy"])
-def test_the_reference_passes_and_an_answer_that_lacks_an_extra_fails_most_tests(world):
-    for row in mini.generate("test", 20, world=world):
-        names = {}
-        exec(row["ground_truth"], names)
-        expected = [eval(call, names) for call in row["test_cases"].values()]
-        first = next(extra for extra in extras.EXTRAS if f'"{extra}"' in row["ground_truth"])
-        lacking = {}
-        exec(row["ground_truth"].replace(f'"{first}"', '"nothing"'), lacking)
-        got = [eval(call, lacking) for call in row["test_cases"].values()]
-        assert sum(a == b for a, b in zip(expected, got, strict=True)) == 5
-
-
-def test_nine_charged_extras_of_ten_are_usual_ones():
-    tasks = load_tasks("mini:train", num_tasks=1000)
-    count = collections.Counter(extra in extras.USUAL for task in tasks for extra in charged(task))
-    # Drawn without putting back, a second usual one is a little rarer than 0.9.
-    assert 0.84 < count[True] / count.total() < 0.92
-    easy = load_tasks("mini:easy:train", num_tasks=1000)
-    even = collections.Counter(extra in extras.USUAL for task in easy for extra in charged(task))
-    assert 0.28 < even[True] / even.total() < 0.38
-
-
-def test_only_the_easy_world_names_the_extras():
-    for task in load_tasks("mini:test", num_tasks=50):
-        assert not any(extra in task.problem_description for extra in extras.EXTRAS)
-    for task in load_tasks("mini:easy:test", num_tasks=50):
-        named = (f"They are {' and '.join(order)}." for order in (charged(task), charged(task)[::-1]))
-        assert any(one in task.problem_description for one in named)
 
 
 def test_the_scripted_human_says_what_the_world_expects_to_hear():
@@ -410,17 +361,6 @@ def test_an_agent_that_does_not_read_or_forgets_is_told_apart():
     ):
         assert figures[name].value == pytest.approx(value, abs=0.15 if value else None)
         assert not figures[name].passed
-
-
-def test_early_answers_and_other_turns_are_counted_by_their_chances():
-    def hasty(text):
-        return {pretraining.QUESTIONS[0]: 0.5, "I WANT TO ANSWER:\n": 0.25}
-
-    figures = measured(hasty)
-    turns = sum(0.5**turn for turn in range(5))  # a dialogue goes on where a question was drawn
-    assert figures["early answers a dialogue"].value == pytest.approx(turns / 4, abs=0.12)
-    assert figures["turns that are no question and no answer"].value == pytest.approx(turns / 4, abs=0.12)
-    assert figures["P(early answer), right solution"].value == pytest.approx(0.25)
 
 
 def test_area_and_gap_by_hand():
