@@ -183,7 +183,7 @@ def _name(method: str, settings: Mapping[str, Any]) -> str:
 
 def _critics(study: Study, methods: Mapping[str, list[Row]]) -> list[Chain]:
     return [
-        recipes.critic(study, _critic(way, kind), hidden=way.given == "own", settings=CRITICS[kind])
+        recipes.critic(study, _critic(way, kind), hidden=way.given == "own", flags=CRITICS[kind])
         for way in SWEETS
         if way.name in methods
         for kind in dict.fromkeys(row["settings"]["critic"] for row in methods[way.name])

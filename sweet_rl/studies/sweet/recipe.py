@@ -18,24 +18,9 @@ from sweet_rl.preferences.candidates import Candidates, candidates_from_rows
 from sweet_rl.preferences.ranking import SWAPPED
 from sweet_rl.records import read_rows, replace_file, replace_rows
 from sweet_rl.studies.runner import Chain, Flags, call
+from sweet_rl.studies.sweet import settings
 from sweet_rl.studies.sweet.pages import page_chains
-from sweet_rl.studies.sweet.settings import (
-    BLIND_CRITIC,
-    CHOOSERS,
-    CRITIC,
-    DIALOGUE_DPO,
-    GUARDS,
-    LINES,
-    ORACLE,
-    REJECTION,
-    SECOND_ROUND,
-    SWEETS,
-    TRAIN,
-    TWO_ROUNDS,
-    Study,
-    Sweet,
-    chosen_by,
-)
+from sweet_rl.studies.sweet.settings import Study, Sweet
 from sweet_rl.types import Json
 
 OWN_STEPS = __name__
@@ -49,7 +34,7 @@ def rounds(study: Study) -> Sequence[Sequence[Chain]]:
     """All chains; those of a round may need what earlier rounds made. The longest come first."""
     figures = study.path("gates.json")
     gates = call(f"{OWN_STEPS}:check_agent", figures, (study.agent, str(figures)))
-    bounds = tuple(step for name in LINES for step in _measure(study, name, name))
+    bounds = tuple(step for name in settings.LINES for step in _measure(study, name, name))
     return (
         [(gates, *_tasks(study))],
         [_offline(study), _measure(study, "warm_start", study.agent), bounds],
@@ -78,7 +63,7 @@ def _offline(study: Study) -> Chain:
     dialogues = (str(study.dialogues),)
     grade = {"k": study.repeats, "overwrite": True, "quiet": True}
     hidden = {"preference_path": pairs, "ground_truth_preference_path": study.path("pairs_hidden.jsonl")}
-    guards = {"hard_negatives": GUARDS["hard_negatives"], "preference_path": guarded}
+    guards = {"hard_negatives": settings.GUARDS["hard_negatives"], "preference_path": guarded}
     return (
         _simulate(study, study.agent, study.path("train.jsonl"), study.dialogues, study.repeats),
         call("evaluate_code", pairs, dialogues, grade | hidden),
@@ -91,18 +76,20 @@ def first_round(study: Study) -> list[Chain]:
     return [
         candidates(study),
         critic(study, "critic", hidden=True),
-        *([critic(study, "critic_blind", BLIND_CRITIC, hidden=False)] if blind else []),
+        *([critic(study, "critic_blind", settings.BLIND_CRITIC, hidden=False)] if blind else []),
         dialogue_dpo(study),
     ]
 
 
 def second_round(study: Study) -> list[Chain]:
-    ways = sorted((way for way in SWEETS if way.name in study.ways), key=lambda way: way.given != "wrong")
-    chains = [two_rounds(study)] if TWO_ROUNDS in study.ways else []
+    ways = sorted(
+        (way for way in settings.SWEETS if way.name in study.ways), key=lambda way: way.given != "wrong"
+    )
+    chains = [two_rounds(study)] if settings.TWO_ROUNDS in study.ways else []
     chains += [sweet(study, way) for way in ways]
-    for turns, (critic, sees) in product(study.best_of, CHOOSERS.items()):
+    for turns, (critic, sees) in product(study.best_of, settings.CHOOSERS.items()):
         flags = {"agent_best_of_n": turns, "critic": study.critic(critic), "critic_sees": sees}
-        chains.append(_measure(study, chosen_by(critic, turns), study.agent, flags))
+        chains.append(_measure(study, settings.chosen_by(critic, turns), study.agent, flags))
     return chains
 
 
@@ -113,15 +100,15 @@ def two_rounds(study: Study) -> Chain:
     second = replace(
         study,
         train_tasks=study.train_tasks - half,
-        seed=study.seed + SECOND_ROUND,
+        seed=study.seed + settings.SECOND_ROUND,
         prefix=f"{study.prefix}second.",
         agent=str(first.path("sweet")),
     )
     learned: list[Step] = []
     for once in (first, second):
         learned += [*data(once), *critic(once, "critic", hidden=True), *candidates(once)]
-        learned += _learned(once, SWEETS[0])
-    return *learned, *_measure(study, TWO_ROUNDS, str(second.path("sweet")))
+        learned += _learned(once, settings.SWEETS[0])
+    return *learned, *_measure(study, settings.TWO_ROUNDS, str(second.path("sweet")))
 
 
 def _looked_at(study: Study, name: str, model: str) -> Chain:
@@ -138,7 +125,11 @@ def _simulate(
 ) -> Step:
     given: dict[str, Any] = {"agent_model": model, "agent_prompt_path": "llm_agent_mini_prompt"}
     given |= {"env_model": "scripted", "env_base_url": study.human, "repeats": repeats}
-    given |= {"max_turns": extras.MAX_TURNS, "batch_size": 256, **({} if model in LINES else _SAMPLING)}
+    given |= {
+        "max_turns": extras.MAX_TURNS,
+        "batch_size": 256,
+        **({} if model in settings.LINES else _SAMPLING),
+    }
     given |= {"seed": study.seed, **_RESUMED, **(flags or {})}
     return call("simulate_interactions", output, (str(tasks), str(output)), given)
 
@@ -154,13 +145,15 @@ def _measure(study: Study, name: str, model: str | None = None, flags: Flags | N
 
 def _train(study: Study, stage: str, name: str, dataset: Path, flags: Flags, **first: Any) -> Step:
     output, given = study.path(name), {"pretrain": study.agent, "dataset": dataset, **first}
-    return call(stage, output, flags={**given, "save_path": output, "seed": study.seed, **TRAIN, **flags})
+    return call(
+        stage, output, flags={**given, "save_path": output, "seed": study.seed, **settings.TRAIN, **flags}
+    )
 
 
-def critic(study: Study, name: str, settings: Flags = CRITIC, *, hidden: bool) -> Chain:
+def critic(study: Study, name: str, flags: Flags = settings.CRITIC, *, hidden: bool) -> Chain:
     """The critic: DPO on pairs of whole dialogues, each after its hidden solution if `hidden`."""
     pairs = study.path("pairs_hidden.jsonl" if hidden else "pairs.jsonl")
-    return (_train(study, "train_dpo", name, pairs, {**settings, "mean_log_prob": "trajectory"}),)
+    return (_train(study, "train_dpo", name, pairs, {**flags, "mean_log_prob": "trajectory"}),)
 
 
 def candidates(study: Study) -> Chain:
@@ -168,16 +161,14 @@ def candidates(study: Study) -> Chain:
     return (_sample(study, study.agent, study.dialogues, "sampled.jsonl", fraction),)
 
 
-def dialogue_dpo(
-    study: Study, name: str = "dpo", settings: Flags = DIALOGUE_DPO, *, guarded: bool = True
-) -> Chain:
-    """Multi-turn DPO on pairs of whole dialogues; `guarded` with their hard negatives."""
-    pairs = study.path("pairs_guarded.jsonl" if guarded else "pairs.jsonl")
-    return _train(study, "train_dpo", name, pairs, settings), *_measure(study, name)
+def dialogue_dpo(study: Study, name: str = "dpo", flags: Flags = settings.DIALOGUE_DPO) -> Chain:
+    """Multi-turn DPO on pairs of whole dialogues, with their hard negatives."""
+    trained = _train(study, "train_dpo", name, study.path("pairs_guarded.jsonl"), flags)
+    return trained, *_measure(study, name)
 
 
-def rejection(study: Study, name: str = "rft", settings: Flags = REJECTION) -> Chain:
-    trained = _train(study, "train_sft", name, study.dialogues, settings, min_reward=1.0)
+def rejection(study: Study, name: str = "rft", flags: Flags = settings.REJECTION) -> Chain:
+    trained = _train(study, "train_sft", name, study.dialogues, flags, min_reward=1.0)
     return trained, *_measure(study, name)
 
 
@@ -204,7 +195,7 @@ def _learned(study: Study, way: Sweet) -> Chain:
     if way.given == "wrong":
         rank["swap_test"] = True
     scores = call("rank_best_of_n", scored, (str(sampled), str(scored), str(study.critic(way.critic))), rank)
-    if way.critic == ORACLE:
+    if way.critic == settings.ORACLE:
         scores = call(f"{OWN_STEPS}:score_by_oracle", ranked, (str(sampled), str(ranked)))
     changed = (call(f"{OWN_STEPS}:{change}", ranked, (str(scored), str(ranked))),) if change else ()
     draw: dict[str, Any] = {"num_pairs": study.pairs_per_turn, "seed": study.seed, "overwrite": True}
@@ -212,7 +203,7 @@ def _learned(study: Study, way: Sweet) -> Chain:
     if way.draws != "halves":
         draw |= {"margin": way.margin} | ({} if way.min_score is None else {"min_score": way.min_score})
     if way.guarded:
-        draw |= GUARDS | {"twins_from": study.dialogues}
+        draw |= settings.GUARDS | {"twins_from": study.dialogues}
     return (
         scores,
         *changed,
