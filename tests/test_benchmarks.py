@@ -17,6 +17,7 @@ import mini_settings
 import pytest
 import worlds as world_table
 from _mini_study import COMMITTED, FullStudy, Seed, read_full_study, write_full_study, write_packaged
+from markupsafe import Markup
 
 from sweet_rl import studies
 from sweet_rl.commands.archer_config import load_config
@@ -247,7 +248,8 @@ def test_differences_are_of_the_same_seeds_and_the_dose_comes_first():
     assert chosen.methods[0].runs[0].curves == {"success": ((1, 0.25), (2, 0.375), (4, 0.5))}
 
 
-def test_the_page_marks_what_another_run_made_and_the_table_leaves_it_out(tmp_path):
+def test_the_page_marks_what_another_run_made_and_the_table_leaves_it_out(tmp_path, monkeypatch):
+    monkeypatch.setattr("sweet_rl.studies.report.charts._svg", lambda *_: Markup())
     write_packaged(tmp_path / "packaged.json", FULL)
     (_, _, own, _) = FULL.comparisons()
     run = Results("sweet", "A run", comparisons=(replace(own, name="mini"),))

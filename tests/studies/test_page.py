@@ -5,16 +5,14 @@ import hashlib
 import re
 from dataclasses import fields, is_dataclass, replace
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 
-from sweet_rl import studies
 from sweet_rl.errors import UsageError
 from sweet_rl.statistics import Estimate
 from sweet_rl.studies.report import charts, words
-from sweet_rl.studies.report.page import _table, colours_of, results_page
-from sweet_rl.studies.results import Comparison, Method, Results, beside, claim_over_seeds
+from sweet_rl.studies.report.page import _table, results_page
+from sweet_rl.studies.results import Comparison, Method, Results
 from sweet_rl.studies.runner import prepared
 from tests.studies.samples import PICTURE, method, sample_results
 from tests.viewer.samples import ATTACK
@@ -83,11 +81,6 @@ def test_page_says_what_was_found(page):
         assert expected in text
 
 
-def test_one_seed_settles_nothing(no_charts):
-    text = text_of(sample_results((0.9,), (0.1,), (0.2,)))
-    assert "No spread to settle it by: own beats its start (+80.0); own beats the rival (+70.0)." in text
-
-
 def test_a_method_keeps_its_colour_everywhere_also_where_another_comparison_has_other_methods(
     page, no_charts
 ):
@@ -140,16 +133,6 @@ def test_floors_and_ceilings_are_lines_across_the_curves_and_take_no_colour():
     assert best == ["60.0", "60.0"]  # of the rivals: the planner is nobody's
 
 
-def test_corrected_intervals_say_for_how_many_claims(page, no_charts):
-    assert "Bonferroni" not in page
-    results = sample_results()
-    part = results.comparisons[0]
-    methods = {each.name: each for each in part.methods}
-    claim = claim_over_seeds("own beats the rival", methods["own"], methods["rival"], "success", among=12)
-    corrected = replace(results, comparisons=(replace(part, claims=(claim,)),))
-    assert "for all 12 claims of this page to be right together" in text_of(corrected)
-
-
 def test_nothing_at_all_is_a_page():
     empty = Comparison("w", "w", own="a", methods=(Method("a", "a"),))
     for results in (Results("other", "A study"), Results("sweet", "A", comparisons=(empty,))):
@@ -165,14 +148,6 @@ def test_the_best_cell_is_that_of_the_best_method(better, best):
     colours = dict.fromkeys(["start", "own", "rival", "bound"], "")
     table = _table(replace(part, measures=measures), [*part.methods, *bounds], colours)
     assert [row["title"] for row in table["rows"] if any(cell["best"] for cell in row["cells"])] == [best]
-
-
-def test_several_worlds_have_sections_of_their_own(no_charts):
-    results = sample_results()
-    two = (results.comparisons[0], replace(results.comparisons[0], name="other", title="Other"))
-    reader = Reader(results_page(replace(results, comparisons=two)))
-    assert {"world-methods", "other-methods"} <= set(reader.ids)
-    assert "Other: the methods" in reader.text
 
 
 @pytest.mark.parametrize(
@@ -326,26 +301,3 @@ def test_page_fits_and_needs_nothing_else(browser, page, tmp_path, width):
         assert browser.get_log("browser") == []
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-
-
-@pytest.mark.browser
-def test_a_link_opens_the_section_that_it_leads_to(browser, page, tmp_path):
-    from selenium.webdriver.support.ui import WebDriverWait
-
-    out = tmp_path / "study.html"
-    out.write_text(page, encoding="utf-8")
-    browser.get(out.as_uri())
-    opened = "return document.querySelector('#dialogues > .fold').open"
-    assert not browser.execute_script(opened)
-    browser.execute_script("document.querySelector('a[href=\"#dialogues\"]').click()")
-    WebDriverWait(browser, 10, poll_frequency=0.02).until(lambda _: browser.execute_script(opened))
-
-
-@pytest.mark.parametrize("study", ["archer", "reflect"])
-def test_no_two_methods_of_a_study_that_comes_along_have_the_same_colour(study):
-    path = Path(studies.__file__).parent / study / "full_study.json"
-    parts = beside(sample_results(), path).comparisons[:-1]
-    rivals = {one.name for part in parts for one in part.methods if not one.bound}
-    colours = [colour for name, colour in colours_of(parts).items() if name in rivals]
-    assert len(rivals) >= 7
-    assert len(set(colours)) == len(colours)

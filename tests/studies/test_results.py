@@ -108,7 +108,7 @@ def file(tmp_path):
     return path
 
 
-def test_its_numbers_are_those_of_its_file_and_stand_before_this_run(file):
+def test_its_numbers_are_those_of_its_file_and_stand_before_this_run(file, no_charts):
     results = beside(sample_results(), file)
     full, own = results.comparisons
     assert (full.name, full.title, full.origin) == ("full-world", "Full study: the world", ORIGIN)

@@ -1,6 +1,8 @@
 """Code in plain words, written out by hand."""
 
 import ast
+import hashlib
+import json
 from pathlib import Path
 
 import pytest
@@ -53,45 +55,14 @@ def test_a_ladder_is_told_as_a_whole_and_step_by_step():
     ]
 
 
-def test_a_later_case_that_could_overlap_says_so():
-    source = (
-        "def f(n, urgent):\n if urgent:\n  fee = 9\n elif n > 4:\n  fee = 5\n else:\n  fee = 0\n return fee"
-    )
-    assert "If n is more than 4 and no earlier case applies, the fee is 5." in told(source)
-    assert "In all other cases, the fee is 0." in told(source)
-
-
-def test_loops_and_counters():
-    source = (
-        "def f(days):\n total = 0\n for day in days:\n  if day < 3:\n   continue\n"
-        "  total += day * 2\n if total > 50:\n  total -= 7\n return total"
-    )
-    assert told(source)[:4] == [
-        "For each day, if the day is less than 3, that one is skipped.",
-        "For each day, the total goes up by the day times 2.",
-        "If the total is more than 50, the total goes down by 7.",
-        "The result is the total.",
+def test_the_facts_of_real_tasks_never_change(shared):
+    """Loops, counters, defaults, errors and large tables are among them."""
+    rows = map(json.loads, (shared / "data/colbench/backend_tasks_500.jsonl").read_text().splitlines())
+    found = [
+        [(fact.text, fact.parts, sorted(fact.topics)) for fact in facts_of(row["hidden_information"])]
+        for row in rows
     ]
-
-
-def test_inputs_defaults_and_errors():
-    source = (
-        "def f(players, level='easy'):\n for player in players:\n  if player['age'] < 0:\n"
-        "   raise ValueError('bad age')\n return [player['name'] for player in players]"
-    )
-    assert told(source) == [
-        'By default the level is "easy".',
-        'For each player, if the "age" of the player is less than 0, it raises a ValueError saying "bad age".',
-        'The result is the list of the "name" of the player for each player.',
-        'The players should be a list, and each player in it is a dictionary with "name" and "age".',
-        "What comes back is a list.",
-    ]
-
-
-def test_large_tables_are_told_entry_by_entry():
-    entries = ", ".join(f"'k{i}': {i * 11}" for i in range(2, 40))
-    facts = told(f"def f(key):\n table = {{{entries}}}\n return table[key]")
-    assert 'In the table, "k39" goes with 429.' in facts
+    assert hashlib.sha256(json.dumps(found).encode()).hexdigest()[:16] == "e4f6179519900333"
 
 
 def test_a_summary_counts_as_telling_its_parts():

@@ -287,13 +287,6 @@ def test_ceiling_and_floor_of_asking(say, success):
     assert abs(sum(won) / len(won) - success) < 0.08
 
 
-def test_the_insider_asks_what_the_request_says_where_it_names_the_extras():
-    for number, task in enumerate(load_tasks("mini:easy:test", num_tasks=5)):
-        messages, won = play(extras.insider, task, number)
-        assert won
-        assert len(messages) == 6  # two questions with their replies, and the answer
-
-
 PROBLEM = Problem(extras.source({"delivery": 3, "tuning": 7}), "", (("delivery", 3), ("tuning", 7)), ())
 
 

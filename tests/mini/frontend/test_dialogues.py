@@ -106,14 +106,6 @@ def test_the_same_page_looks_alike():
     assert say(one, nearly) == ALIKE  # two pixels that nobody sees
 
 
-def test_a_missing_text_is_quoted_with_place_size_and_colour():
-    said = say(page(HEADER, TITLE, BREAD), page(HEADER, BREAD))
-    assert said == (
-        "At the top left there should be the text “Bakery” in bold white (#ffffff) letters of 30 px, "
-        "25 px from the left and 10 px from the top, 60 px wide."
-    )
-
-
 def test_each_difference_has_its_sentence():
     cases = {
         "The page's background should be white (#ffffff).": ((), {"background": (250, 220, 90)}),
@@ -139,38 +131,35 @@ def test_each_difference_has_its_sentence():
         assert sentence in say(page(HEADER, TITLE, BREAD), draft), sentence
 
 
-def test_pictures_and_fields():
-    target = page(Box("img", 100, 100, 200, 150), Box("input", 400, 100, 200, 40))
-    said = say(target, page())
-    assert "there should be a picture of 200 by 150 px, 100 px from the left and 100 px from the top." in said
-    assert "there should be an input field of 200 by 40 px" in said
-    moved = page(Box("img", 150, 100, 200, 150), Box("input", 400, 100, 200, 40))
-    assert say(target, moved) == (
-        "The picture 150 px from the left and 100 px from the top should be 200 by 150 px, "
-        "100 px from the left and 100 px from the top."
-    )
+HEADS = [text(word, 20, y, size=24) for word, y in (("Rolls", 50), ("Cakes", 200))]
+BESIDE = [text("Rolls", 20, 50, size=24), text("Cakes", 420, 50, size=24)]
+SEEN = [Box("img", 100, 100, 200, 150), Box("input", 400, 100, 200, 40)]
+BUY = [text("Buy", x, 100) for x in (20, 220, 420)]
 
 
-def test_order_and_columns():
-    heads = [text(word, 20, y, size=24) for word, y in (("Rolls", 50), ("Cakes", 200))]
-    swapped = [text(word, 20, y, size=24) for word, y in (("Cakes", 50), ("Rolls", 200))]
-    assert "“Rolls” comes above “Cakes” on my page." in say(page(*heads), page(*swapped))
-    beside = [text("Rolls", 20, 50, size=24), text("Cakes", 420, 50, size=24)]
-    assert "“Rolls” and “Cakes” stand side by side on my page." in say(page(*beside), page(*heads))
-
-
-def test_the_most_striking_comes_first():
-    target = page(area(0, 0, 800, 300, GREEN), text("small print", 20, 350, size=10))
-    assert say(target, page()).startswith("In the middle there should be a green")
-
-
-def test_equal_texts_are_counted_in_reading_order():
-    three = [text("Buy", x, 100) for x in (20, 220, 420)]
-    moved = [text("Buy", x, y) for x, y in ((20, 100), (220, 300), (420, 100))]
-    assert say(page(*three), page(*moved)).startswith(
-        "The third “Buy” should be 225 px from the left and 100"
-    )
-    assert "there should be another text “Buy”" in say(page(*three), page(*three[:2]))
+@pytest.mark.parametrize(
+    ("target", "draft", "said"),
+    [
+        ([HEADER, TITLE, BREAD], [HEADER, BREAD],
+         "^At the top left there should be the text “Bakery” in bold white (#ffffff) letters of 30 px, "
+         "25 px from the left and 10 px from the top, 60 px wide."),
+        (SEEN, [], "there should be a picture of 200 by 150 px, 100 px from the left and 100 px from the top."),
+        (SEEN, [], "there should be an input field of 200 by 40 px"),
+        (SEEN, [Box("img", 150, 100, 200, 150), SEEN[1]],
+         "^The picture 150 px from the left and 100 px from the top should be 200 by 150 px, "
+         "100 px from the left and 100 px from the top."),
+        (HEADS, [text(word, 20, y, size=24) for word, y in (("Cakes", 50), ("Rolls", 200))],
+         "“Rolls” comes above “Cakes” on my page."),
+        (BESIDE, HEADS, "“Rolls” and “Cakes” stand side by side on my page."),
+        ([area(0, 0, 800, 300, GREEN), text("small print", 20, 350, size=10)], [], "^In the middle there should be a green"),
+        (BUY, [BUY[0], text("Buy", 220, 300), BUY[2]], "^The third “Buy” should be 225 px from the left and 100"),
+        (BUY, BUY[:2], "there should be another text “Buy”"),
+    ],
+)  # fmt: skip
+def test_what_is_said_of_whole_pages(target, draft, said):
+    found = say(page(*target), page(*draft))
+    assert said.removeprefix("^") in found
+    assert not said.startswith("^") or found.startswith(said[1:])
 
 
 def test_long_texts_are_called_by_their_beginning_and_read_out_in_parts():
