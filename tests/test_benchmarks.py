@@ -13,24 +13,18 @@ import _measure
 import _shuffled_outcomes
 import archer_settings
 import mini
-import mini_settings
 import pytest
 import worlds as world_table
 from _mini_study import COMMITTED, FullStudy, Seed, read_full_study, write_full_study, write_packaged
 from markupsafe import Markup
 
 from sweet_rl import studies
-from sweet_rl.commands.archer_config import load_config
-from sweet_rl.commands.run_archer import settings_of
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.online.archer import ArcherLearner
 from sweet_rl.online.replay import Transition
-from sweet_rl.online.tiny_models import make_models
-from sweet_rl.studies.archer.recipe import CONFIG, METHODS, START, OnlineStudy
+from sweet_rl.studies.archer.recipe import METHODS
 from sweet_rl.studies.report.page import results_page
 from sweet_rl.studies.results import Results, beside, read_study
 from sweet_rl.studies.runner import table
-from sweet_rl.worlds import world_of
 from tests.conftest import ROOT
 
 
@@ -39,21 +33,6 @@ def asked(tmp_path, **changes):
     what = {"agents": None, "seeds": [5], "trades": [1], "ways": "sweet", "best_of": None}
     places = {"folder": str(tmp_path), "output": str(tmp_path / "out.json")}
     return argparse.Namespace(**(sizes | what | places | changes))
-
-
-def test_seeds_take_turns_with_the_warm_starts(tmp_path):
-    studies = list(mini._studies(asked(tmp_path, agents="embedded,b", seeds=[5, 6, 7], trades=[1, 40])))
-    assert [(study.seed, study.trades, study.agent) for study in studies] == [
-        *(
-            (5, 1, "embedded"),
-            (5, 40, "embedded"),
-            (6, 1, "b"),
-            (6, 40, "b"),
-            (7, 1, "embedded"),
-            (7, 40, "embedded"),
-        )
-    ]
-    assert len({study.folder for study in studies}) == 6
 
 
 def test_what_is_there_is_not_run_again_and_another_warm_start_is_refused(tmp_path, monkeypatch, capsys):
@@ -112,22 +91,6 @@ def test_the_tables_of_the_docs_by_hand():
         "|---|---|---|---|---|---|---|---|",
         "| SWEET-RL |  |  |  | 0.75 |  |  |  |",
     ]
-
-
-def test_the_best_settings_of_one_world_go_on_and_those_that_were_best_elsewhere(monkeypatch):
-    def row(beta, **worlds):
-        return {
-            "settings": {"beta": beta},
-            "worlds": {world: {"updates": 8, "success": {"mean": mean}} for world, mean in worlds.items()},
-        }
-
-    monkeypatch.setattr(mini_settings, "OF_TEN", {"dpo": [{"beta": 4}]})
-    rows = [row(1, first=0.25), row(2, first=0.5), row(3, first=0.75), row(4, first=0.125)]
-    assert [one["settings"]["beta"] for one in mini_settings._kept("dpo", rows, 2)] == [3, 2, 4]
-    assert [one["settings"]["beta"] for one in mini_settings._kept("rft", rows, 2)] == [3, 2]
-    # 0.75 + 0.25 against 0.5 + 0.625; what was not measured in the second world comes after both.
-    rows = [row(1, first=1.0), row(2, first=0.75, second=0.25), row(3, first=0.5, second=0.625)]
-    assert [one["settings"]["beta"] for one in mini_settings._best(rows)] == [3, 2, 1]
 
 
 def test_archer_and_its_rivals_get_grids_of_one_size_and_the_winners_are_the_settings():
@@ -287,19 +250,3 @@ def test_shuffled_outcomes_are_the_same_ones_of_other_episodes():
     for one in dealt:
         assert [replace(row, reward=0) for row in one] == [replace(row, reward=0) for row in rows]
         assert {row.reward for row in one if not row.done} == {-1}
-
-
-def test_what_the_shuffled_learner_draws_is_shuffled_for_critic_and_policy(tmp_path, monkeypatch):
-    study = OnlineStudy(tmp_path)
-    make_models(study.run(START, 0), seed=0)
-    settings = settings_of(load_config(CONFIG, study.overrides("archer", 0)))
-    learner = _shuffled_outcomes.shuffled_learner(
-        settings, chat_format=world_of("twenty_questions").transcript()
-    )
-    monkeypatch.setattr(_shuffled_outcomes, "dealt_anew", lambda rows, rng: [*rows, rng])
-    drawn = []
-    for name in ("_train_critic", "_train_actor"):
-        monkeypatch.setattr(ArcherLearner, name, lambda self, draw: drawn.append(draw(2)) or [{}])
-    learner.update(lambda count: ["row"] * count, update_actor=True)
-    assert [rows[:-1] for rows in drawn] == [["row", "row"]] * 2
-    assert [type(rows[-1]) for rows in drawn] == [Random, Random]

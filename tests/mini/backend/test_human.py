@@ -118,22 +118,6 @@ def test_the_words_never_change(real):
     assert hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16] == "644c445858231ca6"
 
 
-def test_defaults_of_real_tasks_can_be_asked_for(real):
-    asked = told = 0
-    for row in real:
-        for function in ast.parse(row["hidden_information"]).body:
-            if not isinstance(function, ast.FunctionDef):
-                continue
-            defaults = function.args.defaults
-            for parameter, default in zip(function.args.args[::-1], defaults[::-1], strict=False):
-                if isinstance(default, ast.Constant) and not isinstance(default.value, bool):
-                    [reply] = ask(row["hidden_information"], f"What is the default value of {parameter.arg}?")
-                    asked += 1
-                    told += str(default.value) in reply
-    assert asked > 60
-    assert told / asked > 0.95
-
-
 def test_demands_for_code_are_refused_whatever_the_function(real):
     for row in real[::25]:
         assert all("code" in reply for reply in ask(row["hidden_information"], *ADVERSARIAL))
