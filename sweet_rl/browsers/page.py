@@ -120,7 +120,6 @@ class RenderSettings:
         viewport: the window that pages are laid out for.
         page_timeout_s: how long one page may take.
         browsers: browsers at once.
-        pages_per_browser: a browser is replaced after so many pages.
         cache: folder that keeps pictures; None keeps none.
         max_page_bytes: larger pages are refused.
         max_height: pixels; higher pages are cut there.
@@ -133,7 +132,6 @@ class RenderSettings:
     viewport: Viewport = field(default_factory=Viewport)
     page_timeout_s: float = 30.0
     browsers: int = 2
-    pages_per_browser: int = 500
     cache: Path | None = None
     max_page_bytes: int = 5_000_000
     max_height: int = 16_384

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import hashlib
 import json
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Self
 
@@ -33,99 +32,71 @@ TABS = 2
 
 
 class Seat:
-    """A slot for one browser. An old one finishes its pages while the next one serves new ones.
-
-    A browser is replaced after so many pages, and when it holds more memory than allowed; killed when it
-    holds twice as much.
+    """A slot for one browser, which is replaced when it holds too much memory: an old one finishes its pages while
+    the next one serves new ones; at twice as much it is killed.
     """
 
-    def __init__(self, start: StartBrowser, *, pages: int, memory_mb: float) -> None:
+    def __init__(self, start: StartBrowser, memory_mb: float) -> None:
         self.in_flight = 0
-        self._start, self._pages, self._memory_mb = start, pages, memory_mb
+        self.running: dict[Browser, int] = {}  # and the pages that each has in work
+        self._start, self._memory_mb = start, memory_mb
         self._starting = asyncio.Lock()
-        self._current: _Running | None = None
-        self._running: set[_Running] = set()
+        self._current: Browser | None = None
+        self._watchers: list[asyncio.Task[None]] = []
         self._endings: set[asyncio.Task[None]] = set()
 
     async def render(self, html: str) -> RenderedPage:
         """Render one page in the seat's browser, as `Browser.render` does."""
         self.in_flight += 1
         try:
-            running = await self._ready()
-            running.pages += 1
-            running.in_flight += 1
+            browser = await self.ready()
+            self.running[browser] += 1
             try:
-                return await running.browser.render(html)
+                return await browser.render(html)
             finally:
-                running.in_flight -= 1
-                if running.retired or running.pages >= self._pages or not running.browser.alive:
-                    self._retire(running)
+                self.running[browser] -= 1
+                self._end_if_done(browser)
         finally:
             self.in_flight -= 1
+
+    async def ready(self) -> Browser:
+        """The seat's browser, started if there is none."""
+        async with self._starting:
+            before = self._current
+            if before is None or not before.alive:
+                self._current = await self._start()
+                self.running[self._current] = 0
+                self._watchers.append(asyncio.create_task(self._watch(self._current)))
+                if before is not None:
+                    self._end_if_done(before)
+            assert self._current is not None
+            return self._current
 
     async def close(self) -> None:
         """End every browser of this seat, those that are still starting included."""
         async with self._starting:
             self._current = None
-            for running in list(self._running):
-                self._end(running)
-        await asyncio.gather(*self._endings)
+            for watcher in self._watchers:
+                watcher.cancel()
+            await asyncio.gather(*self._watchers, return_exceptions=True)
+            await asyncio.gather(*(browser.kill() for browser in self.running), *self._endings)
 
-    async def _ready(self) -> _Running:
-        """The seat's browser, started if there is none."""
-        async with self._starting:
-            if self._current is not None and not self._current.browser.alive:
-                self._retire(self._current)
-            if self._current is None:
-                self._current = _Running(await self._start())
-                self._running.add(self._current)
-                self._current.watcher = asyncio.create_task(self._watch(self._current))
-            return self._current
-
-    async def _watch(self, running: _Running) -> None:
-        while running.browser.alive:
+    async def _watch(self, browser: Browser) -> None:
+        while browser.alive:
             await asyncio.sleep(WATCH_S)
-            memory_mb = running.browser.memory_mb()
+            memory_mb = browser.memory_mb()
+            if memory_mb > self._memory_mb and browser is self._current:
+                self._current = None
+                self._end_if_done(browser)
             if memory_mb > 2 * self._memory_mb:
-                break
-            if memory_mb > self._memory_mb:
-                self._retire(running)
-        self._retire(running)
-        self._end(running)
+                await browser.kill()
 
-    def _retire(self, running: _Running) -> None:
-        """It gets no more pages, and ends with those that it has."""
-        running.retired = True
-        if self._current is running:
-            self._current = None
-        if running.in_flight == 0:
-            self._end(running)
-
-    def _end(self, running: _Running) -> None:
-        if running in self._running:
-            self._running.discard(running)
-            ending = asyncio.create_task(running.end())
+    def _end_if_done(self, browser: Browser) -> None:
+        if not self.running.get(browser, 1) and (browser is not self._current or not browser.alive):
+            del self.running[browser]
+            ending = asyncio.create_task(browser.kill())
             self._endings.add(ending)
             ending.add_done_callback(self._endings.discard)
-
-
-@dataclass(eq=False)
-class _Running:
-    """A browser and what it has done."""
-
-    browser: Browser
-    pages: int = 0
-    in_flight: int = 0
-    retired: bool = False
-    watcher: asyncio.Task[None] | None = None
-
-    async def end(self) -> None:
-        """Kill it, and look after it no more."""
-        await self.browser.kill()
-        if self.watcher is not None:
-            self.watcher.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self.watcher
 
 
 class RenderService:
@@ -140,9 +111,7 @@ class RenderService:
     ) -> None:
         self.settings, self.protection = settings, protection
         self._program, self._version = program, ""
-        self._new_seat = functools.partial(
-            Seat, start, pages=settings.pages_per_browser, memory_mb=settings.browser_memory_mb
-        )
+        self._new_seat = functools.partial(Seat, start, settings.browser_memory_mb)
         self._seats = [self._new_seat() for _ in range(settings.browsers)]
         self._places = asyncio.Semaphore(settings.browsers * TABS)
         self._same_page: dict[str, asyncio.Lock] = {}

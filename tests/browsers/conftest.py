@@ -35,8 +35,8 @@ class Service:
         return [
             pid
             for seat in self.service._seats
-            for running in seat._running
-            for pid in descendants(running.browser.process.pid)
+            for browser in seat.running
+            for pid in descendants(browser.process.pid)
         ]
 
 

@@ -81,7 +81,7 @@ def test_a_page_leaves_nothing_to_the_next_one_in_its_window(services):
         seat = service.service._seats[0]
 
         async def elements_in_the_next_window():
-            browser = (await seat._ready()).browser
+            browser = await seat.ready()
             window = await browser._window()
             asked = {"expression": "document.querySelectorAll('body *').length", "returnByValue": True}
             return (await browser.wire.send("Runtime.evaluate", window.session, **asked))["result"]
@@ -238,8 +238,8 @@ from sweet_rl.browsers.browser import descendants
 async def main():
     service = open_renderer(RenderSettings(browsers=1))
     await service.render("<p>x")
-    (running,) = service._seats[0]._running
-    print(*descendants(running.browser.process.pid), running.browser.home, flush=True)
+    (browser,) = service._seats[0].running
+    print(*descendants(browser.process.pid), browser.home, flush=True)
     await asyncio.sleep(60)
 asyncio.run(main())
 """
