@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from sweet_rl.browsers.page import RenderedPage
-from sweet_rl.grading.pages.elements import elements_of, layout_agreement, text_agreement
-from sweet_rl.grading.pages.metrics import black, blank, decode
+from sweet_rl.grading.pages.metrics import black, decode, elements_of, layout_agreement, text_agreement
 
 Pixels = NDArray[np.float32]
 
@@ -27,7 +26,7 @@ def plain_grades(
     """The grades without weights of an answer and of both floors, by what is compared."""
     wanted, drawn = scaled(decode(target.image)), scaled(decode(answer))
     nothing = RenderedPage(b"", target.width, target.height)
-    paper = scaled(blank(target.width, target.height))
+    paper = scaled(Image.new("RGB", (target.width, target.height), "white"))
     return {
         "answer": _grades(drawn, answer_page, wanted, target),
         "black picture": _grades(scaled(black()), None, wanted, target),

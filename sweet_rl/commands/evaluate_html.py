@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from sweet_rl import browsers
 from sweet_rl.browsers.page import Renderer, RenderFlags
@@ -39,12 +39,6 @@ class PageGradingFlags(
 
     clip_model: str | None = flag(
         None, "folder or hub name of a CLIP or SigLIP model; published: openai/clip-vit-base-patch32."
-    )
-    long_page: Literal["center", "tile"] = flag(
-        "center",
-        "what the model sees of a long page: center (its middle, as published) or tile (all of it, in squares).",
-        shown="all",
-        only=_WITH_CLIP,
     )
 
     def check_together(self) -> None:
@@ -109,9 +103,7 @@ def evaluate_html(flags: PageGradingFlags, /) -> None:
     if flags.clip_model:
         from sweet_rl.grading.pages.embedding import ClipEmbedder
 
-        embedder = ClipEmbedder(
-            flags.clip_model, device=flags.device, batch_size=flags.batch_size, long_page=flags.long_page
-        )
+        embedder = ClipEmbedder(flags.clip_model, device=flags.device, batch_size=flags.batch_size)
 
     async def main() -> None:
         async with browsers.open_renderer(settings) as renderer:
@@ -137,16 +129,16 @@ def _at_once(flags: PageGradingFlags) -> int:
 async def run(job: PageGradingFlags, renderer: Renderer, embedder: Embedder | None = None) -> None:
     """Grade, save, print and pair."""
     from sweet_rl.grading.pages.grader import PageGrader, page_report, row_fields
-    from sweet_rl.grading.pages.metrics import Looks
 
     with graded_file(job.saved_path, job.k, regrade=job.regrade) as file:
         missing = _missing(file, job)
         folder = Path(job.saved_path).parent
         made_by = graded_with("pages", job.rendered_with() | _model(job))
+        cache = job.rendering().cache
         grader = PageGrader(
             renderer,
             folder=folder,
-            looks=Looks(job.rendering().cache),
+            cache=cache,
             embedder=embedder,
             batch_size=job.batch_size,
             at_once=_at_once(job),
@@ -202,4 +194,4 @@ def _missing(file: GradedFile, job: PageGradingFlags) -> list[int]:
 
 def _model(job: PageGradingFlags) -> dict[str, Json]:
     """What the metric "clip" depends on; empty without a model."""
-    return {"clip_model": job.clip_model, "long_page": job.long_page} if job.clip_model else {}
+    return {"clip_model": job.clip_model} if job.clip_model else {}

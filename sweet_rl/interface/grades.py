@@ -274,7 +274,6 @@ async def _graded(
     episodes: Sequence[Trajectory], metric: str, flags: RenderFlags, folder: Path | None
 ) -> list[dict[str, Json]]:
     from sweet_rl.grading.pages.grader import PageGrader, row_fields  # needs numpy
-    from sweet_rl.grading.pages.metrics import Looks  # likewise
 
     with tempfile.TemporaryDirectory(prefix="sweet_rl_pages_") as own:
         async with open_renderer(flags.rendering()) as renderer:
@@ -284,8 +283,8 @@ async def _graded(
                     await _drawn(episode, renderer, folder / f"{place}.png")
                     for place, episode in enumerate(episodes)
                 ]
-            looks = Looks(flags.rendering().cache)
-            grader = PageGrader(renderer, folder=folder, looks=looks, at_once=4 * flags.browsers)
+            cache = flags.rendering().cache
+            grader = PageGrader(renderer, folder=folder, cache=cache, at_once=4 * flags.browsers)
             found = {
                 place: row_fields(grades, metric, graded_with("pages", flags.rendered_with()))
                 async for place, grades in grader.grade(episodes)

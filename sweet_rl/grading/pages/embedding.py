@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,25 +16,21 @@ from PIL import Image
 from sweet_rl.errors import UsageError, missing_package
 from sweet_rl.network import without_hub_if_silent
 
-Tiles: TypeAlias = NDArray[np.float32]
-"""What a model is given of one picture: shape (tiles, 3, height, width)."""
+ModelInput: TypeAlias = NDArray[np.float32]
+"""One picture as the model is given it: shape (1, 3, height, width)."""
 
 Vector: TypeAlias = NDArray[np.float32]
 """Shape (dimensions,)."""
-
-LongPage = Literal["center", "tile"]
-
-_MOST_TILES = 16
 
 
 class Embedder(Protocol):
     """Pictures to vectors in two steps: the first may run in many threads, the second likes batches."""
 
-    def prepare(self, image: Image.Image) -> Tiles:
+    def prepare(self, image: Image.Image) -> ModelInput:
         """What the model is given of one picture in RGB."""
         ...
 
-    def embed(self, pictures: Sequence[Tiles]) -> list[Vector]:
+    def embed(self, pictures: Sequence[ModelInput]) -> list[Vector]:
         """One vector for each picture, in order; they need no particular length."""
         ...
 
@@ -56,18 +52,12 @@ class ClipEmbedder:
         model: a folder or a hub name (published: openai/clip-vit-base-patch32).
         device: auto, cpu, cuda, cuda:1, ...
         batch_size: tiles in one forward pass at most.
-        long_page: what a picture becomes. "center" is the model's own preprocessing, for CLIP the middle
-            square (published). "tile" cuts the whole page into squares as wide as the page, top to bottom,
-            the last one moved up so that it ends with the page; the picture's vector is the mean of the
-            squares' vectors of length 1. Beyond 16 squares, 16 evenly spread ones.
 
     Raises:
         UsageError: transformers is missing, or this is no model with picture features.
     """
 
-    def __init__(
-        self, model: str, *, device: str = "auto", batch_size: int = 32, long_page: LongPage = "center"
-    ) -> None:
+    def __init__(self, model: str, *, device: str = "auto", batch_size: int = 32) -> None:
         try:
             import torch  # the metrics without weights do without
             from transformers import AutoImageProcessor, AutoModel
@@ -75,8 +65,7 @@ class ClipEmbedder:
             raise missing_package(
                 error.name or "transformers", "transformers", needed_for="--clip_model"
             ) from error
-        self._torch = torch
-        self._batch_size, self._long_page = batch_size, long_page
+        self._torch, self._batch_size = torch, batch_size
         best = "cuda" if torch.cuda.is_available() else "cpu"
         self._device = best if device == "auto" else device
         if not Path(model).exists():
@@ -102,51 +91,20 @@ class ClipEmbedder:
             )
         self._model.to(self._device).eval()
 
-    def prepare(self, image: Image.Image) -> Tiles:
-        """The model's own preprocessing of the picture or of its tiles."""
-        images = squares(image) if self._long_page == "tile" else [image]
-        pixels = self._processor(images=images, return_tensors="np")["pixel_values"]
-        return np.asarray(pixels, np.float32)
+    def prepare(self, image: Image.Image) -> ModelInput:
+        """The model's own preprocessing, for CLIP of the middle square."""
+        return np.asarray(self._processor(images=[image], return_tensors="np")["pixel_values"], np.float32)
 
-    def embed(self, pictures: Sequence[Tiles]) -> list[Vector]:
-        """Vectors of all pictures, `batch_size` tiles at a time."""
-        if not pictures:
-            return []
-        tiles = np.concatenate(list(pictures))
-        parts = [
-            self._forward(tiles[start : start + self._batch_size])
-            for start in range(0, len(tiles), self._batch_size)
-        ]
-        vectors = iter(np.concatenate(parts))
-        found: list[Vector] = []
-        for picture in pictures:
-            first, *more = [next(vectors) for _ in picture]
-            units = [_of_length_1(vector) for vector in (first, *more)] if more else [first]
-            found.append(np.mean(units, axis=0, dtype=np.float32) if more else first)
+    def embed(self, pictures: Sequence[ModelInput]) -> list[Vector]:
+        """Vectors of all pictures, `batch_size` at a time."""
+        torch, found = self._torch, list[Vector]()
+        for start in range(0, len(pictures), self._batch_size):
+            batch = torch.from_numpy(np.concatenate(pictures[start : start + self._batch_size]))
+            with torch.inference_mode():
+                features = self._model.get_image_features(pixel_values=batch.to(self._device))
+            vectors = getattr(features, "pooler_output", features)  # a plain tensor before transformers 5
+            found.extend(vectors.float().cpu().numpy())
         return found
-
-    def _forward(self, tiles: Tiles) -> NDArray[np.float32]:
-        torch = self._torch
-        with torch.inference_mode():
-            features = self._model.get_image_features(pixel_values=torch.from_numpy(tiles).to(self._device))
-        vectors = getattr(features, "pooler_output", features)  # a plain tensor before transformers 5
-        result: NDArray[np.float32] = vectors.float().cpu().numpy()
-        return result
-
-
-def squares(image: Image.Image) -> list[Image.Image]:
-    """A page cut into squares as wide as it is (a wide one: as high), the last one ending with the page."""
-    side = min(image.size)
-    length = max(image.size)
-    count = -(-length // side)
-    starts = [min(index * side, length - side) for index in range(count)]
-    if count > _MOST_TILES:
-        starts = [round(index * (length - side) / (_MOST_TILES - 1)) for index in range(_MOST_TILES)]
-    upright = image.height >= image.width
-    return [
-        image.crop((0, start, side, start + side) if upright else (start, 0, start + side, side))
-        for start in starts
-    ]
 
 
 def _of_length_1(vector: Vector) -> Vector:

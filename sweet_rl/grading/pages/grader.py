@@ -1,8 +1,6 @@
 """Trajectories to grades: targets rendered, answers read, metrics computed, many tasks at once; their table.
 
-A task's repeats are graded together, so that its target is rendered and looked at once. Nothing here is
-asked twice of the same bytes: the renderer caches, and so do looks.
-
+A task's repeats are graded together, so that its target is rendered and looked at once.
 Published behaviour: docs/published/sweet_rl.md#files, #grading-pages.
 """
 
@@ -20,19 +18,17 @@ from PIL import Image
 from sweet_rl.browsers.page import RenderedPage, Renderer, RenderFailed, extract_html
 from sweet_rl.concurrency import for_each
 from sweet_rl.grading.pages import Draft, drafts_of
-from sweet_rl.grading.pages.embedding import Embedder, Tiles, Vector, cosine
+from sweet_rl.grading.pages.embedding import Embedder, ModelInput, Vector, cosine
 from sweet_rl.grading.pages.metrics import (
     METRICS,
     WIDTH,
     BrokenPicture,
-    Looks,
     PageView,
     Pixels,
     black,
-    blank,
     compare,
     decode,
-    pixels_of,
+    look,
     scale,
     view_of,
 )
@@ -63,7 +59,9 @@ class AnswerPicture:
     failure: Failure | None = None
 
 
-def answer_picture(answer: str | None, folder: Path, looks: Looks, *, decoded: bool = False) -> AnswerPicture:
+def answer_picture(
+    answer: str | None, folder: Path, cache: Path | None = None, *, decoded: bool = False
+) -> AnswerPicture:
     """The picture at `answer`, which is relative to `folder` (that of the trajectory file) or absolute."""
     if answer is None or answer in {NO_ANSWER, ""}:
         return AnswerPicture(Shown.NONE)
@@ -74,7 +72,7 @@ def answer_picture(answer: str | None, folder: Path, looks: Looks, *, decoded: b
         with path.open("rb") as file:
             data = file.read(_MOST_BYTES)  # what is cut off there is broken
         image = decode(data) if decoded else None
-        return AnswerPicture(Shown.PICTURE, data, looks.of(data, image), image)
+        return AnswerPicture(Shown.PICTURE, data, look(data, cache, image), image)
     except (BrokenPicture, OSError, ValueError) as error:
         return AnswerPicture(Shown.BROKEN, failure=Failure("broken_picture", f"{answer[:200]}: {error}"))
 
@@ -96,17 +94,16 @@ def answer_html(trajectory: Trajectory) -> str | None:
 
 
 async def grade_drafts(
-    trajectory: Trajectory, renderer: Renderer, folder: Path, looks: Looks | None = None
+    trajectory: Trajectory, renderer: Renderer, folder: Path
 ) -> dict[int, dict[str, float]]:
     """The metrics without weights of every draft that has a picture, by turn; empty without a target.
 
     As the grader does for the answer: pixels are those of the picture in the row, elements those of the page
     rendered again; a page that cannot be rendered again has 0 for text and layout.
     """
-    looks = looks or Looks()
     try:
         page = await renderer.render(trajectory.task.ground_truth)
-        target = view_of(await asyncio.to_thread(looks.of, page.image), page)
+        target = view_of(await asyncio.to_thread(look, page.image), page)
     except (RenderFailed, BrokenPicture):
         return {}
 
@@ -118,13 +115,13 @@ async def grade_drafts(
             if draft.image is None:
                 return None
 
-        def look() -> dict[str, float] | None:
-            pixels = answer_picture(draft.image, folder, looks).pixels
+        def graded() -> dict[str, float] | None:
+            pixels = answer_picture(draft.image, folder).pixels
             if pixels is None and page is not None:
-                pixels = looks.of(page.image)
+                pixels = look(page.image)
             return compare(view_of(pixels, page), target) if pixels is not None else None
 
-        return await asyncio.to_thread(look)
+        return await asyncio.to_thread(graded)
 
     drafts = drafts_of(trajectory)
     grades = await asyncio.gather(*map(grade, drafts))
@@ -153,13 +150,13 @@ class PageGrades:
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """All rows of one target, graded but for what the model says; `tiles` are what it is shown, None of nothing."""
+    """All rows of one target, graded but for what the model says; `given` is what it is shown, None of nothing."""
 
     rows: Sequence[int]
     grades: Sequence[PageGrades]
-    tiles: Sequence[Tiles | None] = ()
-    target_tiles: Tiles | None = None
-    blank_tiles: Tiles | None = None
+    given: Sequence[ModelInput | None] = ()
+    target_input: ModelInput | None = None
+    blank_input: ModelInput | None = None
 
 
 def row_fields(grades: PageGrades, metric: str, graded_with: Mapping[str, Json]) -> dict[str, Json]:
@@ -186,7 +183,7 @@ class PageGrader:
     Args:
         renderer: draws targets, and answers again for their elements; not closed here.
         folder: that of the trajectory file, which `answer` is relative to.
-        looks: scale pictures, or know them; None: nothing is kept.
+        cache: folder that keeps scaled pictures; None: nothing is kept.
         embedder: adds the metric "clip".
         batch_size: pictures that the embedder is given at once, about.
         at_once: tasks in work at a time.
@@ -197,18 +194,17 @@ class PageGrader:
         renderer: Renderer,
         *,
         folder: Path,
-        looks: Looks | None = None,
+        cache: Path | None = None,
         embedder: Embedder | None = None,
         batch_size: int = 32,
         at_once: int = 8,
     ) -> None:
         self._renderer, self._folder, self._embedder = renderer, folder, embedder
-        self._batch_size, self._at_once = batch_size, at_once
-        self._looks = looks or Looks()
-        self._black = view_of(pixels_of(scale(black())), None)
-        paper = blank(WIDTH, 1)  # continued in white to any height
-        self._blank = view_of(pixels_of(scale(paper)), RenderedPage(b"", WIDTH, 1))
-        self._black_tiles = embedder.prepare(black()) if embedder else None
+        self._batch_size, self._at_once, self._cache = batch_size, at_once, cache
+        self._black = view_of(scale(black()), None)
+        paper = Image.new("RGB", (WIDTH, 1), "white")  # continued in white to any height
+        self._blank = view_of(scale(paper), RenderedPage(b"", WIDTH, 1))
+        self._black_input = embedder.prepare(black()) if embedder else None
 
     async def grade(self, trajectories: Sequence[Trajectory]) -> AsyncIterator[tuple[int, PageGrades]]:
         """Yield (index, grades) for each trajectory, as they become known."""
@@ -248,32 +244,33 @@ class PageGrader:
         """Everything about the rows of one target that needs no model."""
         numbers, embedder = [row for row, _ in rows], self._embedder
 
-        def look_at_target() -> tuple[PageView, Mapping[str, Mapping[str, float]], Tiles | None]:
+        def look_at_target() -> tuple[PageView, Mapping[str, Mapping[str, float]], ModelInput | None]:
             image = decode(page.image) if embedder else None
-            view = view_of(self._looks.of(page.image, image), page)
+            view = view_of(look(page.image, self._cache, image), page)
             floors = zip(FLOORS, (self._black, self._blank), strict=True)
-            tiles = embedder.prepare(image) if embedder and image else None
-            return view, {name: compare(floor, view) for name, floor in floors}, tiles
+            given = embedder.prepare(image) if embedder and image else None
+            return view, {name: compare(floor, view) for name, floor in floors}, given
 
         try:
             page = await self._renderer.render(rows[0][1].task.ground_truth)
-            target, floors, target_tiles = await asyncio.to_thread(look_at_target)
+            target, floors, target_input = await asyncio.to_thread(look_at_target)
         except (RenderFailed, BrokenPicture) as error:
             return _Unit(numbers, [PageGrades(None, {}, None, (_failure("target", error),))] * len(rows))
         seen = [await self._see_answer(trajectory, target, floors) for _, trajectory in rows]
-        blank_tiles = embedder.prepare(blank(page.width, page.height)) if embedder else None
-        grades, tiles = zip(*seen, strict=True)
-        return _Unit(numbers, grades, tiles, target_tiles, blank_tiles)
+        paper = Image.new("RGB", (page.width, page.height), "white")
+        blank_input = embedder.prepare(paper) if embedder else None
+        grades, given = zip(*seen, strict=True)
+        return _Unit(numbers, grades, given, target_input, blank_input)
 
     async def _see_answer(
         self, trajectory: Trajectory, target: PageView, floors: Mapping[str, Mapping[str, float]]
-    ) -> tuple[PageGrades, Tiles | None]:
+    ) -> tuple[PageGrades, ModelInput | None]:
         picture = await asyncio.to_thread(
-            answer_picture, trajectory.answer, self._folder, self._looks, decoded=self._embedder is not None
+            answer_picture, trajectory.answer, self._folder, self._cache, decoded=self._embedder is not None
         )
         if picture.pixels is None:
             failed = (picture.failure,) if picture.failure else ()
-            return PageGrades(floors[FLOORS[0]], floors, picture.shown, failed), self._black_tiles
+            return PageGrades(floors[FLOORS[0]], floors, picture.shown, failed), self._black_input
         failures, page, html = [], None, answer_html(trajectory)
         if html is None:
             failures.append(Failure("no_html", "the dialogue holds no page for this picture"))
@@ -283,34 +280,34 @@ class PageGrader:
             except RenderFailed as error:
                 failures.append(_failure("answer", error))
 
-        def look(pixels: Pixels) -> tuple[dict[str, float], Tiles | None]:
-            tiles = self._embedder.prepare(picture.image) if self._embedder and picture.image else None
-            return compare(view_of(pixels, page), target), tiles
+        def seen(pixels: Pixels) -> tuple[dict[str, float], ModelInput | None]:
+            given = self._embedder.prepare(picture.image) if self._embedder and picture.image else None
+            return compare(view_of(pixels, page), target), given
 
-        values, tiles = await asyncio.to_thread(look, picture.pixels)
-        return PageGrades(values, floors, picture.shown, tuple(failures)), tiles
+        values, given = await asyncio.to_thread(seen, picture.pixels)
+        return PageGrades(values, floors, picture.shown, tuple(failures)), given
 
     def _judged(self, units: Sequence[_Unit]) -> list[tuple[int, PageGrades]]:
         """Index and grades of every row, with what the model says, in one batch."""
         vectors: Iterator[Vector] = iter(())
         if self._embedder is not None:
-            shown = [self._black_tiles]
+            shown = [self._black_input]
             for unit in units:
-                shown += [unit.target_tiles, unit.blank_tiles, *unit.tiles]
-            vectors = iter(self._embedder.embed([tiles for tiles in shown if tiles is not None]))
+                shown += [unit.target_input, unit.blank_input, *unit.given]
+            vectors = iter(self._embedder.embed([given for given in shown if given is not None]))
             black_vector = next(vectors)
         result: list[tuple[int, PageGrades]] = []
         for unit in units:
-            if unit.target_tiles is None:
+            if unit.target_input is None:
                 result += zip(unit.rows, unit.grades, strict=True)
                 continue
             target, blank_vector = next(vectors), next(vectors)
             floors = dict(
                 zip(FLOORS, (cosine(black_vector, target), cosine(blank_vector, target)), strict=True)
             )
-            for row, grades, tiles in zip(unit.rows, unit.grades, unit.tiles, strict=True):
+            for row, grades, given in zip(unit.rows, unit.grades, unit.given, strict=True):
                 value = cosine(next(vectors), target)
-                if tiles is not None and np.array_equal(tiles, unit.target_tiles):
+                if given is not None and np.array_equal(given, unit.target_input):
                     value = 1.0  # whatever the make-up of batches does to the last bit
                 known = {name: {"clip": floors[name]} | dict(grades.floors[name]) for name in FLOORS}
                 values = {"clip": value} | dict(grades.values or {})

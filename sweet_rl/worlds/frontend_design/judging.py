@@ -28,7 +28,7 @@ from sweet_rl.grading.pages.judge import (
     win_rate,
     without_asking,
 )
-from sweet_rl.grading.pages.metrics import BrokenPicture, Looks
+from sweet_rl.grading.pages.metrics import BrokenPicture
 from sweet_rl.prompts import load_prompt
 from sweet_rl.records import Journal, load_trajectories
 from sweet_rl.runs import new_file
@@ -208,7 +208,7 @@ class Comparison:
     def _pictures(self, pair: Pair, most_pixels: int) -> tuple[bytes | None, bytes | None]:
         """Both answers as the judge is sent them; None where there is no picture."""
         found = [
-            answer_picture(trajectory.answer, Path(path).parent, Looks()).data
+            answer_picture(trajectory.answer, Path(path).parent).data
             for trajectory, path in zip(pair, (self.path_a, self.path_b), strict=True)
         ]
         first, second = (for_judge(data, most_pixels) if data else None for data in found)

@@ -12,9 +12,9 @@ from sweet_rl.browsers import Box, RenderedPage, RenderSettings, open_renderer
 from sweet_rl.browsers.chromium import Chromium
 from sweet_rl.errors import UsageError
 from sweet_rl.grading.pages import metrics
-from sweet_rl.grading.pages.embedding import ClipEmbedder, cosine, squares
+from sweet_rl.grading.pages.embedding import ClipEmbedder, cosine
 from sweet_rl.grading.pages.grader import FLOORS, PageGrader, answer_html
-from sweet_rl.grading.pages.metrics import WEIGHT_FREE, BrokenPicture, Looks, decode, pixels_of, scale
+from sweet_rl.grading.pages.metrics import WEIGHT_FREE, look
 from sweet_rl.records import trajectories_from_rows, trajectory_from_row
 from sweet_rl.worlds import load_tasks
 from tests.browsers.fake_renderer import FakeRenderer
@@ -217,7 +217,7 @@ def pages_by_hand():
     }
 
 
-def graded(pairs, pages, folder, looks):
+def graded(pairs, pages, folder):
     """The grades of (answer, target) by name, each answer's picture a file."""
     rows = []
     for number, (answer, target) in enumerate(pairs):
@@ -226,12 +226,12 @@ def graded(pairs, pages, folder, looks):
         said = {"role": "assistant", "content": f"<html>[{answer}]</html>"}
         rows.append({"task": task, "dialogue_history": [said], "answer": f"{number}.png"})
 
-    return grade(rows, folder, Album(pages), looks=looks)
+    return grade(rows, folder, Album(pages), cache=folder / "cache")
 
 
 def all_agree(pairs, pages, folder, plain_grades):
-    found = graded(pairs, pages, folder, Looks(folder / "cache"))
-    assert graded(pairs, pages, folder, Looks(folder / "cache")) == found  # read again
+    found = graded(pairs, pages, folder)
+    assert graded(pairs, pages, folder) == found  # read again
     for number, (answer, target) in enumerate(pairs):
         wanted = plain_grades(pages[answer].image, pages[answer], pages[target])
         grades = {"answer": found[number].values, **found[number].floors}
@@ -262,34 +262,21 @@ def test_grades_of_real_pages_are_those_of_the_plain_arithmetic(tmp_path, plain_
     all_agree(pairs, pages, tmp_path, plain_grades)
 
 
-def test_a_picture_that_was_looked_at_is_not_decoded_again(tmp_path, monkeypatch):
-    page = pages_by_hand()["shop"]
-    first = Looks(tmp_path).of(page.image)
-    assert np.array_equal(first, pixels_of(scale(decode(page.image))))
-    monkeypatch.setattr(metrics, "decode", None)
-    assert np.array_equal(Looks(tmp_path).of(page.image), first)
-
-
-def test_a_look_that_is_damaged_is_made_anew(tmp_path):
-    page = pages_by_hand()["shop"]
-    looks = Looks(tmp_path)
-    wanted = looks.of(page.image)
-    (file,) = tmp_path.rglob("*.zz")
-    whole = file.read_bytes()
-    middle = len(whole) // 2
-    flipped = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
-    for damage in (b"", whole[:-1], whole[:middle], flipped, b"nothing"):
-        file.write_bytes(damage)
-        assert np.array_equal(looks.of(page.image), wanted)
-        assert file.read_bytes() == whole
-
-
-def test_what_is_no_picture_has_no_look_and_nothing_is_kept_without_a_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(BrokenPicture):
-        Looks(tmp_path / "cache").of(b"no picture")
-    Looks().of(pages_by_hand()["thin"].image)
+def test_a_scaled_picture_is_kept_and_made_anew_where_its_file_is_damaged(tmp_path, monkeypatch):
+    data, cache = pages_by_hand()["shop"].image, tmp_path / "cache"
+    wanted = look(data)
     assert list(tmp_path.rglob("*")) == []
+    assert np.array_equal(look(data, cache), wanted)
+    (file,) = cache.rglob("*.zz")
+    whole = file.read_bytes()
+    flipped = bytearray(whole)
+    flipped[len(whole) // 2] ^= 1
+    for damage in (b"", whole[:-1], bytes(flipped), b"nothing"):
+        file.write_bytes(damage)
+        assert np.array_equal(look(data, cache), wanted)
+        assert file.read_bytes() == whole
+    monkeypatch.setattr(metrics, "decode", None)
+    assert np.array_equal(look(data, cache), wanted)
 
 
 @pytest.fixture(scope="module", params=["clip", "siglip"])
@@ -320,38 +307,12 @@ def test_features_are_those_of_the_models_own_preprocessing_whatever_the_batch(f
     assert 0 <= cosine(first, other) < 1
 
 
-def test_center_sees_the_middle_of_a_long_page_and_tile_the_mean_of_its_squares(tmp_path):
-    folder = str(save_tiny_clip(tmp_path, "clip"))
-    center, tile = ClipEmbedder(folder, device="cpu"), ClipEmbedder(folder, device="cpu", long_page="tile")
+def test_the_middle_of_a_long_page_is_seen(tmp_path):
+    clip = ClipEmbedder(str(save_tiny_clip(tmp_path, "clip")), device="cpu")
     long = draw(SHOP, width=400, height=2000)
     end_changed = long.copy()
     end_changed.paste("red", (0, 1800, 400, 2000))
-    assert cosine(*embed(center, long, end_changed)) == 1
-    assert cosine(*embed(tile, long, end_changed)) < 1 - 1e-4
-    square = draw(SHOP, width=300, height=300)
-    np.testing.assert_array_equal(*[embed(way, square)[0] for way in (center, tile)])
-    page = draw(SHOP, width=400, height=1000)
-    parts = embed(center, *[page.crop((0, top, 400, top + 400)) for top in (0, 400, 600)])
-    expected = np.mean([part / np.linalg.norm(part) for part in parts], axis=0)
-    np.testing.assert_allclose(embed(tile, page)[0], expected, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("size", "starts"),
-    [((10, 10), [0]), ((10, 25), [0, 10, 15]), ((25, 10), [0, 10, 15]), ((10, 20), [0, 10])],
-)
-def test_squares(size, starts):
-    image = Image.new("RGB", size)
-    for y in range(size[1]):
-        for x in range(size[0]):
-            image.putpixel((x, y), (x, y, 0))
-    tiles = squares(image)
-    assert [tile.size for tile in tiles] == [(10, 10)] * len(starts)
-    assert [max(tile.getpixel((0, 0))) for tile in tiles] == starts
-
-
-def test_a_very_long_page_has_sixteen_squares():
-    assert len(squares(Image.new("RGB", (10, 5000)))) == 16
+    assert cosine(*embed(clip, long, end_changed)) == 1
 
 
 def test_cosine_by_hand():

@@ -13,7 +13,6 @@ from PIL import Image
 
 from sweet_rl.browsers import Box, RenderedPage
 from sweet_rl.grading.pages import metrics
-from sweet_rl.grading.pages.elements import elements_of, layout_agreement, text_agreement
 from sweet_rl.grading.pages.metrics import (
     PARTS,
     WEIGHT_FREE,
@@ -21,17 +20,19 @@ from sweet_rl.grading.pages.metrics import (
     BrokenPicture,
     Canvas,
     black,
-    blank,
     compare,
     decode,
+    elements_of,
+    layout_agreement,
     scale,
+    text_agreement,
     view_of,
     windows_of,
 )
-from tests.grading.pages.pages_by_hand import DARK, GREEN, SHOP, WHITE, draw, moved, page, seen
+from tests.grading.pages.pages_by_hand import DARK, GREEN, SHOP, WHITE, draw, moved, page
 
-NOTHING = view_of(seen(blank(1366, 768)), RenderedPage(b"", 1366, 768))
-NO_PICTURE = view_of(seen(black()), None)
+NOTHING = view_of(scale(Image.new("RGB", (1366, 768), "white")), RenderedPage(b"", 1366, 768))
+NO_PICTURE = view_of(scale(black()), None)
 
 
 def pages():
@@ -125,7 +126,7 @@ def test_a_white_tail_changes_nothing_and_a_full_one_does():
 
 def test_another_width_is_scaled():
     """The same design at twice the size: pixels agree, elements are where they are in CSS pixels."""
-    small = view_of(seen(draw(SHOP).resize((683, 434), Image.Resampling.BOX)), None)
+    small = view_of(scale(draw(SHOP).resize((683, 434), Image.Resampling.BOX)), None)
     values = compare(small, page(SHOP))
     assert values["colour"] > 0.95
     assert values["ssim"] > 0.9
