@@ -303,7 +303,7 @@ class TestResult:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A grade in [0, 1] with its details; `value` is None when there is none, and `note` says why."""
+    """A grade in [0, 1] with its details; `note` says why there is none, or why nothing of the answer was run."""
 
     value: float | None
     tests: tuple[TestResult, ...] = ()

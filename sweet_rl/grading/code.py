@@ -15,7 +15,7 @@ from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from sweet_rl.grading import forbidden_word, lenient_code, published_code
 from sweet_rl.grading.hidden_tests import (
@@ -30,7 +30,7 @@ from sweet_rl.grading.hidden_tests import (
     why_not_gradable,
 )
 from sweet_rl.grading.sandbox import Job, Outcome, Program, Sandbox, TestValue
-from sweet_rl.grading.sandbox.guest.wire import CUT, literal, unpack
+from sweet_rl.grading.sandbox.guest.values import CUT
 from sweet_rl.types import Json, Score, Task, TestResult, Trajectory
 
 _Key = tuple[str, str, tuple[str, ...]]
@@ -43,8 +43,7 @@ Way = Literal["fixed", "published", "lenient"]
 WAYS: tuple[Way, ...] = ("fixed", "published", "lenient")
 
 
-@dataclass(frozen=True, slots=True)
-class Grades:
+class Grades(NamedTuple):
     """The grades of one trajectory in each way of grading."""
 
     fixed: Score
@@ -60,14 +59,9 @@ whatever may be left in a machine, in a way of grading in which it has to find t
 """
 
 
-def grades_of(scores: Mapping[str, Score]) -> Grades:
-    """The scores of both rounds as one `Grades`; KeyError where a way is missing."""
-    return Grades(*(scores[way] for way in WAYS))
-
-
 def row_fields(grades: Grades, grading: str, graded_with: Mapping[str, Json]) -> dict[str, Json]:
     """The fields that grading adds to a row: `grading` names the reward, `graded_with` what made the grades."""
-    values: dict[str, float | None] = {way: getattr(grades, way).value for way in WAYS}
+    values = {str(way): getattr(grades, way).value for way in WAYS}
     tests = [
         {name: value for name, value in asdict(test).items() if value not in {None, ""}}
         for test in grades.fixed.tests
@@ -118,7 +112,7 @@ class CodeGrader:
         alone, beside = ROUNDS
         known = list(self.grade_in(alone, trajectories))
         for grades, others in zip(known, self.grade_in(beside, trajectories), strict=True):
-            yield grades_of(grades | others)
+            yield Grades(**grades, **others)
 
     def reference_outputs(self, tasks: Iterable[Task]) -> dict[str, Reference]:
         """What the reference functions give for their tests, by `task_id`; each function run once."""
@@ -134,17 +128,15 @@ class CodeGrader:
         while batch := list(itertools.islice(missing, _BATCH)):
             yield batch
 
-    def _plan(self, task: Task) -> Plan:
-        key = _key(task)
-        if key not in self._plans:
-            self._plans[key] = plan_of(task, self._sandbox)
-        return self._plans[key]
-
     def _reference_job(self, batch: Sequence[Task]) -> Job:
-        return fixed_job(batch, [*map(self._plan, batch)], [task.ground_truth for task in batch])
+        for task in batch:
+            if (key := _key(task)) not in self._plans:
+                self._plans[key] = plan_of(task, self._sandbox)
+        plans = [self._plans[_key(task)] for task in batch]
+        return fixed_job(batch, plans, [task.ground_truth for task in batch])
 
     def _learn(self, batch: Sequence[Task], results: Sequence[TestValue]) -> None:
-        plans = [*map(self._plan, batch)]
+        plans = [self._plans[_key(task)] for task in batch]
         for task, plan, values in zip(batch, plans, finished(plans, results), strict=True):
             self._references[_key(task)] = Reference(values, why_not_gradable(task, plan, values))
 
@@ -165,13 +157,13 @@ class CodeGrader:
         asked: set[_Key] = set()
         left, needs_plan = iter(trajectories), ways != {"published"}
         while window := list(itertools.islice(left, _WINDOW)):
-            tasks = [t.task for t in window if _key(t.task) not in asked] if needs_plan else []
+            tasks = [one.task for one in window if _key(one.task) not in asked] if needs_plan else []
             asked.update(map(_key, tasks))
             for batch in self._unknown(tasks):
                 begun.append(_Begun(batch, {"reference": self._reference_job(batch)}))
                 yield from begun[-1].jobs.values()
             for trajectory in window:
-                plan = self._plan(trajectory.task) if needs_plan else Plan(())
+                plan = self._plans[_key(trajectory.task)] if needs_plan else Plan(())
                 begun.append(_Begun(trajectory, _jobs_of(trajectory, plan, ways)))
                 yield from begun[-1].jobs.values()
 
@@ -197,7 +189,7 @@ class CodeGrader:
     def _fixed_score(self, trajectory: Trajectory, values: Sequence[TestValue] | None) -> Score:
         task, reference = trajectory.task, self._references[_key(trajectory.task)]
         if values is not None:
-            (values,) = finished([self._plan(task)], values)
+            (values,) = finished([self._plans[_key(task)]], values)
         tests = _tests(task, reference.values, values)
         if reference.why_not_gradable:
             return Score(None, tests, f"cannot be graded: {reference.why_not_gradable}")
@@ -248,10 +240,10 @@ def constant_answer(task: Task, reference: Reference) -> str:
     for key, _ in _frequencies(reference.values).most_common():
         value = next(one for one in reference.values if _what_to_return(one) == key)
         candidate = value.text
-        if value.inside:  # what a test compares itself, where that is one call
-            pieces = unpack(value.inside)
-            candidate = literal(pieces[0]) if len(pieces) == 1 else CUT
         with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+            if value.inside:  # what a test compares itself, where that is one call
+                pieces = ast.parse(value.inside, mode="eval").body
+                candidate = ast.unparse(*pieces.elts) if isinstance(pieces, ast.Tuple) else CUT
             ast.parse(candidate, mode="eval")
             if not candidate.endswith(CUT):
                 text = candidate

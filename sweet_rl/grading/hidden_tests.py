@@ -1,99 +1,96 @@
-"""A task's hidden tests: what they mean, what runs beside an answer, what outside, whether they can grade at all."""
+"""A task's hidden tests: what they mean, what runs beside an answer, what outside, whether they can grade at all.
+
+A test may hold what it expects, as in `f(3) == 7`, and use names of the reference's, as in `close(f(LIMIT), 7)`.
+Only `f(3)` may come near an answer; the rest is evaluated in the reference's namespace, on the literal that
+`f(3)` has given, in a process where nothing of the answer's runs.
+"""
 
 from __future__ import annotations
 
 import ast
 import builtins
+import copy
 import itertools
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any, NamedTuple
 
-from sweet_rl.grading.expressions import (
-    Halves,
-    Meaning,
-    Place,
-    around,
-    bound,
-    halves,
-    name_of_call,
-    read,
-    root,
-)
 from sweet_rl.grading.sandbox import Job, Outcome, Program, Sandbox, TestValue
+from sweet_rl.grading.sandbox.guest.run import VALUES
 from sweet_rl.grading.sandbox.guest.values import MODULE
-from sweet_rl.grading.sandbox.guest.wire import ARRAY, unpack
 from sweet_rl.types import Task
 
 # a parser would take a third of our own time
 _DEFINITION = re.compile(r"^(?:async +)?def +(\w+)", re.MULTILINE)
-_TRUE, _FALSE = b"i1", "False"
-NONE = b"N"
-"""The fingerprint of None, which is never credited."""
+_CALL = re.compile(r"\s*([^\W\d]\w*)\((.*)\)\s*", re.DOTALL)
+_MORE_THAN_A_CALL = re.compile(r"==|!=|[<>\\]|\)\s*[-+*/%&|^@.\[(]")
+_QUOTED = re.compile(r"'[^'\\]*'|\"[^\"\\]*\"")
+_WORD = re.compile(r"(?<![\w.])[^\W\d]\w*\b(?!\s*=)")
+_LITERALS = frozenset({"True", "False", "None"})
+_UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
+_TRUE, _FALSE, _NONE = b"i1", "False", b"N"
+
+_JUNK = ("True", "None", "0", "''", "[]")
+"""What an answer could return whatever it is asked. A task whose comparisons one of these passes grades nothing."""
 
 _DESCRIBE = (
     f"MODULE = {MODULE!r}"
     + """
 def _described_(names):
     import sys
-    found = []
-    own = [name for name, value in globals().items() if isinstance(value, type) and value.__module__ == MODULE]
-    for name in dict.fromkeys([*names, *own]):
+    found = {}
+    for name in names:
+        if name in sys.modules and "." in name:
+            found[name] = f"import {name}"
         value = globals().get(name, sys)
         home, its_name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
-        code = getattr(getattr(value, "__wrapped__", value), "__code__", None)
-        kind, statement = "data", ""
+        if value is sys and name not in globals():
+            continue
         if type(value) is type(sys):
-            kind, statement = "library", f"import {value.__name__} as {name}"
+            found[name] = f"import {value.__name__} as {name}"
         elif home not in {None, MODULE} and getattr(sys.modules.get(home), str(its_name), None) is value:
-            kind, statement = "library", f"from {home} import {its_name} as {name}"
-        elif isinstance(value, type):
-            kind = "class"
-        elif type(value).__module__ == MODULE:
-            kind = "object"
-        elif callable(value):
-            kind = "function"
-        if value is not sys or name in globals():
-            found.append([name, kind, statement, list(code.co_names) if code else []])
-    return found, [name for name in sys.modules if "." in name]
+            found[name] = f"from {home} import {its_name} as {name}"
+        else:
+            own = isinstance(value, type) or type(value).__module__ == MODULE
+            found[name] = "class" if own else "function" if callable(value) else "data"
+    return found
 """
 )
-"""Run in the reference's namespace: of what kind the things are that a test's names mean there."""
+"""Run in the reference's namespace: what a test's names mean there; of what is a library's, how it is imported."""
 
-_CONSTANTS: Mapping[str, str] = {"True": "true", "None": "null", "0": "0", "''": '""', "[]": '["list"]'}
-"""What junk returns whatever it is asked, as source and as data. A task whose comparisons it passes grades nothing."""
+_Ask = Callable[..., list[TestValue]]
 
 
 class Part(NamedTuple):
-    """How one test is evaluated.
+    """One test, divided.
 
     Args:
-        test: its expression, divided.
-        crossing: classes of the reference's whose objects may cross, and `ARRAY` where arrays do.
-        given: what it has of the reference's for its arguments, as data; empty where that is none.
-        returned: where it is divided, what its calls of the reference's have given, as data.
+        inside: evaluated beside an answer: the value, or a tuple of values for `outside`.
+        outside: what the test makes of these; None where the value itself is compared.
+        imports: statements that `inside` needs.
+        returned: the tuple that the reference gives, as a literal.
+        parts: how many values `outside` needs.
     """
 
-    test: Halves
-    crossing: frozenset[str] = frozenset()
-    given: str = ""
+    inside: str
+    outside: str | None = None
+    imports: str = ""
     returned: str = ""
+    parts: int = 1
 
 
 class Plan(NamedTuple):
     """How a task's tests are evaluated.
 
     Args:
-        parts: each of them.
-        classes: names of the reference's classes.
+        tests: each of them.
         problem: why no answer can be graded by them, whatever the reference gives.
         junk: what the tests make of answers that return the same for everything, by what they return.
     """
 
-    parts: tuple[Part, ...]
-    classes: frozenset[str] = frozenset()
+    tests: tuple[Part, ...]
     problem: str = ""
     junk: Mapping[str, tuple[bytes, ...]] = {}
 
@@ -118,106 +115,81 @@ def entry_point(task: Task) -> str:
     return (announced or called or names or ["answer"])[-1]
 
 
+def is_plain_call(expression: str) -> bool:
+    """Whether an expression is one call of a function with literals."""
+    call = _CALL.fullmatch(expression)
+    if not call or hasattr(builtins, call[1]):
+        return False
+    arguments = _QUOTED.sub("''", call[2])
+    if not _MORE_THAN_A_CALL.search(arguments) and _LITERALS.issuperset(_WORD.findall(arguments)):
+        return True
+    tree = _read(expression)  # which tells what stands in a text
+    if tree is None or not isinstance(tree.body, ast.Call) or not isinstance(tree.body.func, ast.Name):
+        return False
+    return sum(isinstance(node, ast.Name | ast.Compare) for node in ast.walk(tree)) == 1
+
+
 def plan_of(task: Task, sandbox: Sandbox) -> Plan:
     """How to evaluate the tests. Where they are more than calls, the reference is run to see what they mean."""
     expressions = list(task.test_cases.values())
-    whole = tuple(Part(Halves(expression)) for expression in expressions)
-    if all(map(name_of_call, expressions)):
+    whole = tuple(Part(expression) for expression in expressions)
+    if all(map(is_plain_call, expressions)):
         return Plan(whole)
     try:
         return _plan(task, sandbox.trusted)
     except RecursionError:
-        return Plan(whole, problem="its tests are nested too deeply")
+        return Plan(whole, "its tests are nested too deeply")
 
 
 def _plan(task: Task, sandbox: Sandbox) -> Plan:
-    meaning = _meaning(task, partial(_asked, task, sandbox))
-    classes = frozenset(name for name, kind in meaning.kinds.items() if kind == "class")
-    parts = _parts(task, meaning, classes, sandbox)
-    for name, part in zip(task.test_cases, parts, strict=True):
-        if part.test.why_whole or not part.given:
-            why = part.test.why_whole or "an argument is no data, and only the reference has it"
-            return Plan(parts, classes, f"{name} would show the answer what is expected: {why}")
-    plan = Plan(parts, classes)
-    if all(_is_told(expression, meaning) for expression in task.test_cases.values()):
-        return plan._replace(junk={"True": (_TRUE,) * len(parts)})
-    return (
-        plan._replace(junk=_junk(task, plan, sandbox)) if all(part.test.outside for part in parts) else plan
+    """For each test the first way to divide it that changes nothing for the reference."""
+    expressions, ask = list(task.test_cases.values()), partial(_asked, task, sandbox)
+    trees = [*map(_read, expressions)]
+    nodes = itertools.chain.from_iterable(ast.walk(tree) for tree in trees if tree)
+    names = sorted({ast.unparse(node) for node in nodes if isinstance(node, ast.Name | ast.Attribute)})
+    (found,) = ask([f"_described_({names!r})"], imports=_DESCRIBE, packed={0})
+    kinds: dict[str, str] = ast.literal_eval(found.text) if found.text else {}
+    under_test = _under_test(task, [tree for tree in trees if tree], kinds, ask)
+    wanted, tests, why = ask(expressions), [Part(one) for one in expressions], dict[int, str]()
+    left = {at: tree for at, tree in enumerate(trees) if tree}  # else evaluating it says what it is
+    for reads in (False, True):
+        tried: dict[int, Part] = {}
+        for at, tree in left.items():
+            try:
+                tried[at] = _Divider(copy.deepcopy(tree), under_test, kinds, ask, reads).divided()
+            except _NotDivisible as error:
+                why.setdefault(at, str(error))
+        if not tried:
+            break
+        plan = Plan(tuple(tried.values()))
+        (results,) = sandbox.run([fixed_job([task], [plan], [task.ground_truth])])
+        for at, value in zip(tried, finished([plan], results)[0], strict=True):
+            if value.fingerprint == wanted[at].fingerprint or not has_value(wanted[at]):
+                tests[at] = tried[at]._replace(returned=value.inside)
+                del left[at]
+            else:
+                why.setdefault(at, "what it makes more of is no literal")
+    plan = Plan(tuple(tests))
+    if left:
+        first = min(left)
+        problem = f"{[*task.test_cases][first]} would show the answer what is expected: {why[first]}"
+        return plan._replace(problem=problem)
+    if all(test.outside is None for test in tests) and any(kinds[name] == "class" for name in under_test):
+        return plan._replace(junk={"True": (_TRUE,) * len(tests)})
+    if not all(test.outside for test in tests):
+        return plan
+    every = plan._replace(tests=plan.tests * len(_JUNK))
+    data = [f"({f'{what}, ' * test.parts})" for what in _JUNK for test in tests]
+    job = _outside_job([task], [every], [TestValue(Outcome.VALUE, text=text) for text in data])
+    (values,) = sandbox.run([job] if job else [])
+    made, count = [value.fingerprint for value in values], len(tests)
+    return plan._replace(
+        junk={what: tuple(made[at * count : (at + 1) * count]) for at, what in enumerate(_JUNK)}
     )
 
 
-def _parts(task: Task, meaning: Meaning, classes: frozenset[str], sandbox: Sandbox) -> tuple[Part, ...]:
-    """For each test the first way to divide it that changes nothing for the reference.
-
-    Where there is none, the first way of all; nothing given where that cannot be.
-    """
-    expressions, ask = list(task.test_cases.values()), partial(_asked, task, sandbox)
-    wanted = ask(expressions)
-    ways = [_ways(expression, meaning, classes) for expression in expressions]
-    first: dict[int, Part] = {}
-    found: dict[int, Part] = {}
-    while tried := {at: way for at in range(len(ways)) if at not in found and (way := next(ways[at], None))}:
-        given = [text for part in tried.values() for text in part.test.given]
-        data = iter(ask(given, packed=dict.fromkeys(range(len(given)), classes)))
-        parts = {}
-        for at, part in tried.items():
-            own = [value.text for value in itertools.islice(data, len(part.test.given))]
-            parts[at] = part._replace(given=_tuple(own) if all(own) else "")
-        first |= {at: part for at, part in parts.items() if at not in first}
-        parts = {at: part for at, part in parts.items() if part.given and not part.test.why_whole}
-        if not parts:
-            continue
-        plan = Plan(tuple(parts.values()), classes)
-        (results,) = sandbox.run([fixed_job([task], [plan], [task.ground_truth])])
-        for at, value in zip(parts, finished([plan], results)[0], strict=True):
-            if value.outcome is Outcome.VALUE and value.fingerprint == wanted[at].fingerprint:
-                found[at] = parts[at]._replace(returned=value.inside)
-    for at, part in first.items():
-        if has_value(wanted[at]) and part.given and not part.test.why_whole:
-            test = part.test._replace(why_whole="what it makes more of is no data")
-            first[at] = part._replace(test=test)
-    return tuple(found.get(at) or first[at] for at in range(len(ways)))
-
-
-def _ways(expression: str, meaning: Meaning, classes: frozenset[str]) -> Iterator[Part]:
-    """Ways to divide a test, each with what may cross beside plain data.
-
-    First the calls alone; then with what is read of their values; then so that objects and arrays cross; then with
-    more and more of what is done with them.
-    """
-    base = halves(expression, meaning)
-    crossing = classes - meaning.under_test | {ARRAY}
-    yield Part(base)
-    for only_read in (True, False):
-        test, whole = base, frozenset[Place]()
-        while more := around(expression, test.places, only_read=only_read) - whole:
-            whole |= more
-            test = halves(expression, meaning, whole)
-            yield Part(test) if only_read else Part(test, crossing)
-        if only_read:
-            yield Part(base, crossing)
-
-
-def _tuple(texts: Sequence[str]) -> str:
-    """Several data as one."""
-    return "[" + ",".join(['"tuple"', *texts]) + "]"
-
-
-def _is_told(expression: str, meaning: Meaning) -> bool:
-    """Whether a method of the answer's own is told something, as in `Account(5).holds(5)`."""
-    tree = read(expression)
-    call = tree and tree.body
-    if not (
-        isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and (call.args or call.keywords)
-    ):
-        return False
-    first = root(call)
-    name = first.id if isinstance(first, ast.Name) else ""
-    return name in meaning.under_test and meaning.kinds.get(name) in {"class", "object"}
-
-
 def _asked(task: Task, sandbox: Sandbox, expressions: Sequence[str], **more: Any) -> list[TestValue]:
-    """What expressions are in the reference's namespace; the data of what has none is empty."""
+    """What expressions are in the reference's namespace; the text of what has no value is empty."""
     if not expressions:
         return []
     program = Program(task.ground_truth, expressions, own_names(task), **more)
@@ -225,94 +197,162 @@ def _asked(task: Task, sandbox: Sandbox, expressions: Sequence[str], **more: Any
     return [value if value.outcome is Outcome.VALUE else replace(value, text="") for value in values]
 
 
-_Ask = Callable[..., list[TestValue]]
-
-
-def _junk(task: Task, plan: Plan, sandbox: Sandbox) -> dict[str, tuple[bytes, ...]]:
-    """Fingerprints of what the tests make of each constant in place of all that an answer returns."""
-    count, many = len(plan.parts), len(_CONSTANTS)
-    every = plan._replace(parts=plan.parts * many)
-    data = [_tuple([text] * part.test.parts) for text in _CONSTANTS.values() for part in plan.parts]
-    job = _outside_job([task], [every], [TestValue(Outcome.VALUE, text=text) for text in data])
-    (found,) = sandbox.run([job] if job else [])
-    made = [value.fingerprint for value in found]
-    return {what: tuple(made[at * count : (at + 1) * count]) for at, what in enumerate(_CONSTANTS)}
-
-
-def _meaning(task: Task, ask: _Ask) -> Meaning:
-    """What the names in the tests are, as the reference's namespace shows once it has been run."""
-    trees = [tree for tree in map(read, task.test_cases.values()) if tree is not None]
-    names = sorted({n.id for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Name)})
-    (found,) = ask([f"_described_({names!r})"], imports=_DESCRIBE, packed={0: ()})
-    described, submodules = unpack(found.text) if found.text else ((), ())
-    kinds = {name: kind for name, kind, _, _ in described}
-    imports = {name: statement for name, _, statement, _ in described if statement}
-    chains = {ast.unparse(n) for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
-    for chain in chains.intersection(submodules):  # concurrent.futures is not there for importing concurrent
-        name = chain.partition(".")[0]
-        if imports.get(name) == f"import {name} as {name}":
-            imports[name] += f"\nimport {chain}"
-    uses = {name: frozenset(used) for name, _, _, used in described}
-    called = [_called(tree, kinds, {"function", "class", "object"}) for tree in trees]
-    if not any(called):
-        called = [_called(tree, kinds, {"library", None}) for tree in trees]
-    under_test = _under_test(task, called, kinds, uses, ask)
-    return Meaning(under_test, kinds, imports)
-
-
-def _called(tree: ast.Expression, kinds: Mapping[str, str], wanted: Collection[str | None]) -> dict[str, str]:
-    """The calls of names of these kinds, by name, the outermost first; None: nobody defines the name."""
-    calls: dict[str, str] = {}
-    names = bound(tree)
-    for node in ast.walk(tree):
-        name = root(node)
-        if (
-            isinstance(name, ast.Name)
-            and name.id not in names
-            and not (name is node and kinds.get(name.id) != "function")
-        ):
-            kind = kinds.get(name.id)
-            if kind in wanted and not (kind is None and hasattr(builtins, name.id)):
-                calls.setdefault(name.id, ast.unparse(node))
-    return calls
-
-
 def _under_test(
-    task: Task,
-    called: Sequence[Mapping[str, str]],
-    kinds: Mapping[str, str],
-    uses: Mapping[str, Collection[str]],
-    ask: _Ask,
+    task: Task, trees: Sequence[ast.Expression], kinds: Mapping[str, str], ask: _Ask
 ) -> frozenset[str]:
-    """Which of the names that tests call an answer has to define; the others help the tests.
+    """Which of the reference's names that tests call an answer has to define; the others help the tests.
 
-    Those that the task announces, else those that some test calls alone, else the last one defined of those that no
-    other uses; and never one that judges what another returns.
+    Those that the task announces, else those that some test calls alone, else the last one defined; and never one
+    that judges what another returns: it says the same in every test, and the other does not.
     """
-    names = [*dict.fromkeys(itertools.chain.from_iterable(called))]  # the outermost first
+    called: list[dict[str, str]] = []  # the calls in each test by name, the outermost first
+    for tree in trees:
+        calls: dict[str, str] = {}
+        for node in ast.walk(tree):
+            root = _root(node)
+            kind = kinds.get(root.id) if isinstance(root, ast.Name) else None
+            if isinstance(root, ast.Name) and (kind == "function" or (kind == "class" and root is not node)):
+                calls.setdefault(root.id, ast.unparse(node))
+        called.append(calls)
+    names = [*dict.fromkeys(itertools.chain.from_iterable(called))]
     announced = [name for name in names if _is_announced(name, task)]
-    names = [name for name in names if kinds.get(name) == "function"] or names
-    alone = [name for name in names if any(calls.keys() == {name} for calls in called)]
-    left = announced or alone
-    left = left or [
-        name for name in names if not any(name in uses.get(other, ()) for other in {*names} - {name})
-    ]
+    names = [name for name in names if kinds[name] == "function"] or names
+    left = announced or [name for name in names if any(calls.keys() == {name} for calls in called)]
+    is_clear, left = bool(left), left or names
     for name in list(left):
-        if len(left) > 1 and _judges(name, [one for one in left if one != name], called, ask):
+        others = [other for other in left if other != name]
+        if not others:
+            break
+        both = [calls for calls in called if name in calls]
+        said = ask([calls[name] for calls in both])
+        heard = [ask([calls[other] for calls in both if other in calls]) for other in others]
+        *differ, same = [len({value.fingerprint for value in values}) for values in [*heard, said]]
+        is_judge = same == 1 and any(number > 1 for number in differ) and all(one.fingerprint for one in said)
+        if said[0].text in {"True", "0", "0.0"} if len(said) == 1 else is_judge:
             left.remove(name)
     order = defined_names(task.ground_truth)
     last = max(left, key=lambda name: order.index(name) if name in order else -1, default="")
-    return frozenset(left if announced or alone else {last})
+    return frozenset(left if is_clear else {last} - {""})
 
 
-def _judges(name: str, others: Sequence[str], called: Sequence[Mapping[str, str]], ask: _Ask) -> bool:
-    """Whether a function looks at what others return: it says the same in every test, and they do not."""
-    said = ask([calls[name] for calls in called if name in calls])
-    if len(said) == 1:
-        return said[0].text in {"True", "0", "0.0"}
-    heard = [ask([calls[other] for calls in called if name in calls and other in calls]) for other in others]
-    *differ, same = [len({value.fingerprint for value in values}) for values in [*heard, said]]
-    return same == 1 and any(number > 1 for number in differ) and all(value.fingerprint for value in said)
+class _NotDivisible(Exception):
+    """The expected values cannot be kept from the answer, or what is needed there is no literal."""
+
+
+class _Divider(ast.NodeTransformer):
+    """Takes the parts out that need an answer, and leaves the places of their values in the tuple."""
+
+    def __init__(
+        self,
+        tree: ast.Expression,
+        under_test: frozenset[str],
+        kinds: Mapping[str, str],
+        ask: _Ask,
+        reads: bool,
+    ) -> None:
+        self._tree, self._under_test, self._kinds, self._ask = tree, under_test, kinds, ask
+        self._reads = reads  # what is read of a value is read beside the answer: `f(2).x`, `f(2).total()`
+        self._bound = _bound(tree)
+        self._inside: list[ast.expr] = []
+        self._imports: dict[str, None] = {}
+
+    def divided(self) -> Part:
+        """The test; raises `_NotDivisible`."""
+        is_whole, rest = self._is_use(self._tree.body), self.visit(self._tree.body)
+        imports, parts = "\n".join(self._imports), len(self._inside)
+        if is_whole:
+            return Part(ast.unparse(self._inside[0]), imports=imports)
+        if not parts:
+            raise _NotDivisible("it calls no function that an answer has to define")
+        inside = "".join(f"{ast.unparse(piece)}, " for piece in self._inside)
+        return Part(f"({inside})", ast.unparse(rest), imports, parts=parts)
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        """What stands outside in the place of a part."""
+        if not isinstance(node, ast.expr):
+            return super().generic_visit(node)
+        if not self._needs_answer(node):
+            return node
+        if isinstance(node, ast.Name):
+            raise _NotDivisible(f"it needs {node.id!r}, to which an answer could give any meaning")
+        if not self._is_use(node):
+            return super().generic_visit(node)
+        if outer := (_names(node) & self._bound) - _bound(node):
+            raise _NotDivisible(f"it calls again for each {min(outer)!r}, and compares")
+        self._inside.append(self._supplied(node))
+        return _parsed(f"{VALUES}[{len(self._inside) - 1}]")
+
+    def _supplied(self, node: Any) -> Any:
+        """A part as it stands inside: what only the reference has is a literal there."""
+        name = _root(node)
+        if isinstance(name, ast.Name) and name.id not in self._bound | self._under_test:
+            kind = self._kinds.get(name.id, "library")
+            if name is node and "import" in kind:
+                self._imports[kind] = None
+            if isinstance(node, ast.Attribute) and (submodule := self._kinds.get(ast.unparse(node))):
+                self._imports[submodule] = None  # concurrent.futures is not there for importing concurrent
+            if kind in {"class", "function", "data"}:
+                if self._needs_answer(node):
+                    raise _NotDivisible("it hands what an answer returns to a helper in an argument")
+                (value,) = self._ask([ast.unparse(node)], packed={0})
+                try:
+                    ast.literal_eval(value.text)
+                except _UNREADABLE:
+                    raise _NotDivisible("an argument is no literal, and only the reference has it") from None
+                return _parsed(value.text)
+        for field, old in ast.iter_fields(node):
+            if isinstance(old, list):
+                old[:] = [self._supplied(one) if isinstance(one, ast.AST) else one for one in old]
+            elif isinstance(old, ast.AST):
+                setattr(node, field, self._supplied(old))
+        return node
+
+    def _needs_answer(self, node: ast.AST) -> bool:
+        return not _names(node).isdisjoint(self._under_test - self._bound)
+
+    def _is_use(self, node: ast.AST) -> bool:
+        """A call of the answer's, or what is done with an object of one of its classes."""
+        name = _root(node)
+        if not isinstance(name, ast.Name) or name is node or name.id not in self._under_test - self._bound:
+            return False
+        if self._kinds[name.id] == "class":
+            return True
+        if isinstance(node, ast.Attribute):
+            return self._reads and self._is_use(node.value)
+        if not isinstance(node, ast.Call) or isinstance(node.func, ast.Name):
+            return isinstance(node, ast.Call)
+        if node.args or node.keywords:  # `f(1)(2)`, not `f(1).equals(2)`
+            return isinstance(node.func, ast.Call) and self._is_use(node.func)
+        return self._is_use(node.func)  # `f(2).total()`
+
+
+def _read(expression: str) -> ast.Expression | None:
+    """The expression's tree; None where it is none, which evaluating it says better."""
+    try:
+        return ast.parse(expression.strip(" \t"), mode="eval")
+    except _UNREADABLE:
+        return None
+
+
+def _parsed(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
+def _bound(tree: ast.AST) -> frozenset[str]:
+    """Names that an expression itself gives a value: loop variables, parameters, `:=`."""
+    stored = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return frozenset(stored | {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)})
+
+
+def _names(node: ast.AST) -> frozenset[str]:
+    return frozenset(inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name))
+
+
+def _root(node: ast.AST) -> ast.AST:
+    """What a chain of calls, attributes and subscripts begins with."""
+    while isinstance(node, ast.Call | ast.Attribute | ast.Subscript):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node
 
 
 def _is_announced(name: str, task: Task) -> bool:
@@ -325,20 +365,16 @@ def fixed_job(tasks: Sequence[Task], plans: Sequence[Plan], sources: Sequence[st
 
     What a test makes of these values is evaluated afterwards, in another process; so the results are for `finished`.
     """
-    programs = []
-    for task, plan, source in zip(tasks, plans, sources, strict=True):
-        tests = [part.test for part in plan.parts]
-        programs.append(
-            Program(
-                source,
-                [test.inside for test in tests],
-                own_names(task),
-                imports="\n".join(dict.fromkeys(test.imports for test in tests if test.imports)),
-                packed={at: one.crossing for at, one in enumerate(plan.parts) if one.test.outside},
-                classes=plan.classes,
-                data=[part.given for part in plan.parts] if any(test.given for test in tests) else (),
-            )
+    programs = [
+        Program(
+            source,
+            [test.inside for test in plan.tests],
+            own_names(task),
+            imports="\n".join(dict.fromkeys(test.imports for test in plan.tests if test.imports)),
+            packed={at for at, test in enumerate(plan.tests) if test.outside is not None},
         )
+        for task, plan, source in zip(tasks, plans, sources, strict=True)
+    ]
     is_divided = any(program.packed for program in programs)
     return Job("fixed", programs, then=partial(_outside_job, tasks, plans) if is_divided else None)
 
@@ -347,27 +383,26 @@ def _outside_job(tasks: Sequence[Task], plans: Sequence[Plan], values: Sequence[
     left, programs = iter(values), []
     for task, plan in zip(tasks, plans, strict=True):
         found = [
-            (part.test.outside, value.text, part.returned)
-            for part, value in zip(plan.parts, itertools.islice(left, len(plan.parts)), strict=True)
-            if part.test.outside is not None and value.outcome is Outcome.VALUE
+            (test.outside, value.text, test.returned)
+            for test, value in zip(plan.tests, itertools.islice(left, len(plan.tests)), strict=True)
+            if test.outside is not None and value.outcome is Outcome.VALUE
         ]
         if found:
-            tests, data, returned = zip(*found, strict=True)
-            program = Program(task.ground_truth, tests, classes=plan.classes, data=data)
-            programs.append(program._replace(is_outside=True, returned=returned))
+            outside, data, returned = zip(*found, strict=True)
+            programs.append(Program(task.ground_truth, outside, data=data, returned=returned))
     return Job("fixed", programs) if programs else None
 
 
 def finished(plans: Sequence[Plan], results: Sequence[TestValue]) -> list[list[TestValue]]:
     """Values of all tests of each task, given the results of their `fixed_job`."""
     inside = iter(results)
-    outside = itertools.islice(results, sum(len(plan.parts) for plan in plans), None)
+    outside = itertools.islice(results, sum(len(plan.tests) for plan in plans), None)
     return [
         [
             replace(next(outside), inside=value.text)
-            if part.test.outside is not None and value.outcome is Outcome.VALUE
+            if test.outside is not None and value.outcome is Outcome.VALUE
             else value
-            for part, value in zip(plan.parts, inside, strict=False)
+            for test, value in zip(plan.tests, inside, strict=False)
         ]
         for plan in plans
     ]
@@ -375,19 +410,19 @@ def finished(plans: Sequence[Plan], results: Sequence[TestValue]) -> list[list[T
 
 def why_not_gradable(task: Task, plan: Plan, reference: Sequence[TestValue]) -> str:
     """Why no answer to this task can be graded, given what the reference gives; empty where one can."""
-    tests = list(zip(task.test_cases.items(), plan.parts, reference, strict=True))
+    tests = list(zip(task.test_cases.items(), plan.tests, reference, strict=True))
     for (name, expression), _, value in tests:
-        if read(expression) is None and value.text.startswith("SyntaxError"):
+        if _read(expression) is None and value.text.startswith("SyntaxError"):
             return f"{name} is no expression, as f(1) or f(1) == 2 is (without assert): {expression[:100]!r}"
     if plan.problem:
         return plan.problem
-    if tests and all(not has_value(value) for _, _, value in tests):
+    if tests and not any(map(has_value, reference)):
         (name, _), _, value = tests[0]
         return f"its reference has no value in any test ({name}: {value.text or value.outcome})"
     failed = [
         f"{name}: {expression}"
-        for (name, expression), part, value in tests
-        if part.test.outside is not None and value.outcome is Outcome.VALUE and value.text == _FALSE
+        for (name, expression), test, value in tests
+        if test.outside is not None and value.outcome is Outcome.VALUE and value.text == _FALSE
     ]
     if failed:
         count = f"{len(failed)} of {len(tests)} comparisons"
@@ -399,8 +434,8 @@ def why_not_gradable(task: Task, plan: Plan, reference: Sequence[TestValue]) -> 
 
 
 def has_value(value: TestValue) -> bool:
-    """Whether a reference's value can be met by an answer."""
-    return value.outcome is Outcome.VALUE and value.fingerprint != NONE
+    """Whether a reference's value can be met by an answer; None is never credited."""
+    return value.outcome is Outcome.VALUE and value.fingerprint != _NONE
 
 
 def own_names(task: Task) -> tuple[str, ...]:

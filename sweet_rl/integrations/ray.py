@@ -28,7 +28,7 @@ from sweet_rl.chat.formats import folder_of
 from sweet_rl.commands.evaluate_code import sandbox_of
 from sweet_rl.commands.rank_best_of_n import scorers_of
 from sweet_rl.errors import ServiceError, SweetRLError, UsageError, first_line, missing_package
-from sweet_rl.grading.code import ROUNDS, CodeGrader, Grades, grades_of
+from sweet_rl.grading.code import ROUNDS, CodeGrader, Grades
 from sweet_rl.grading.hidden_tests import Reference
 from sweet_rl.players.cast import Cast
 from sweet_rl.preferences.ranking import Scorer
@@ -414,7 +414,7 @@ class RayGrader:
         known = [scores for some in self._in_order("grade", bare, alone) for scores in some]
         later = (scores for some in self._in_order("grade", bare, beside) for scores in some)
         for scores, others in zip(known, later, strict=True):
-            yield grades_of(scores | others)
+            yield Grades(**scores, **others)
 
     def reference_outputs(self, tasks: Iterable[Task]) -> dict[str, Reference]:
         """What the reference functions give for their tests, by `task_id`."""

@@ -21,10 +21,10 @@ from sweet_rl.grading.code import CodeGrader
 from sweet_rl.grading.sandbox import Job, Program, Sandbox
 from sweet_rl.types import Score, Task, Trajectory
 from tests.conftest import ROOT
-from tests.grading import made_answers, more_things, named_things
+from tests.grading import made_answers
 from tests.grading.channels import CHANNELS, OPEN_WITHOUT_MOUNTS, Channel
 from tests.grading.environments import ENVIRONMENTS, enter, why_not
-from tests.grading.hostile_case import DOUBLE, Case, read_cases
+from tests.grading.hostile_case import DOUBLE, Case, read_cases, read_pairs
 
 SECRET = "sesame-" + "opens-nothing"
 GOOD = Case("good", DOUBLE, 1.0)
@@ -35,13 +35,14 @@ def _is_slow(case: Case) -> bool:
     return any(package in case.reference + case.answer for package in ("numpy", "pandas"))
 
 
+NAMES = read_pairs("names.txt")
 _WRITTEN = read_cases("attacks.txt") | read_cases("legal_answers.txt")
 TABLE: dict[str, Sequence[Case]] = {
     **{name: [*made_answers.TABLE.get(name, ()), *cases] for name, cases in _WRITTEN.items()},
     # those that load numpy or pandas take longer than answers get here: test_named_things.py has them all
     **{
         name: [case for case in cases if not _is_slow(case)]
-        for name, cases in {**named_things.TABLE, **more_things.TABLE}.items()
+        for name, cases in NAMES.items()
         if name not in {"more: data", "more: objects", "more: callables", "more: disguises", "more: last"}
     },
 }

@@ -86,13 +86,11 @@ GUARDS = [
     Guard("a clock for every test", "sleep", (("pool", "if not (over or crowded):", "if True:"),)),
     Guard("a bound for what waits", "many short sleeps", (("pool", "(clock.waited_s >= limit * _WALL and not clock.runs)", "False"), ("pool", "now - clock.started >= limit * _STARVED", "False"))),
     Guard("a bound for what computes", "endless loop", (("pool", "clock.computed_s >= limit or ", ""), ("pool", "now - clock.started >= limit * _STARVED", "False"))),
-    Guard("names are the reference's", "a helper compares: junk", (("expressions", "return name.id in self._meaning.under_test and name.id not in self._bound", "return name.id in self._meaning.kinds and name.id not in self._bound"),)),
-    Guard("a class under test is the answer's", "len of an object: junk", (("hidden_tests", "classes - meaning.under_test | {ARRAY}", "classes | {ARRAY}"), ("hidden_tests", "for only_read in (True, False):", "for only_read in (True,):"))),
-    Guard("no more than arguments", "expected beside an argument: junk", (("expressions", "or isinstance(inner, _NOT_ALONE)", "or not isinstance(inner, ast.Name)"),)),
+    Guard("names are the reference's", "a helper compares: junk", (("hidden_tests", "frozenset(left if is_clear", "frozenset(kinds if kinds"),)),
     Guard("nothing returned is run", "a helper that runs some texts: junk", (("guest.run", 'event not in {"compile", "pickle.find_class"}', "True"),)),
-    Guard("values of the same kind", "pairs by zip in a loop: junk", (("guest.run", "or not all(map(alike, values, wanted))", ""),)),
-    Guard("finite where it has to be", "NaN fulfils what is negated: junk", (("guest.run", "if finite(wanted) and not finite(values):", "if False:"),)),
-    Guard("constants pass no task", "unittest's own: junk", (("hidden_tests", "== {_TRUE}:", "== {None}:"),)),
+    Guard("values of the same kind", "an empty list: junk", (("guest.run", "or not all(map(alike, values, wanted))", ""),)),
+    Guard("finite where it has to be", "infinity in place of numbers: junk", (("guest.run", "if finite(wanted) and not finite(values):", "if False:"),)),
+    Guard("constants pass no task", "a class that judges itself: junk", (("hidden_tests", "== {_TRUE}:", "== {None}:"),)),
 ]  # fmt: skip
 
 
@@ -132,7 +130,7 @@ def without(guard: Guard) -> Iterator[Any]:
         del sys.modules[name]
     _Editor.found = {}
     for module, old, new in guard.edits:
-        above = "" if module in {"expressions", "hidden_tests"} else ".sandbox"
+        above = "" if module == "hidden_tests" else ".sandbox"
         _Editor.found.setdefault(f"{_GRADING}{above}.{module}", []).append((old, new))
     sys.meta_path.insert(0, _Editor)
     try:

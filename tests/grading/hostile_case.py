@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,6 +56,13 @@ def header(number, value_size=0, text_size=0):
 _PEEKS = """import gc, inspect, traceback, types
 s = __import__('sys')
 os = __import__('os')
+"""
+_FORGES = """def forge(text):
+    frame = __import__('sys')._getframe()
+    while 'run_fixed' not in frame.f_globals:
+        frame = frame.f_back
+    frame.f_globals['literal'] = lambda *a: text
+def level(*a):
 """
 _MODULE = """from dataclasses import dataclass, field
 import functools, enum, typing, collections, contextlib, abc
@@ -100,6 +108,29 @@ def read_cases(file: str) -> dict[str, list[Case]]:
     for category in f"\n{Path(__file__).with_name(file).read_text()}".split("\n## ")[1:]:
         title, *texts = category.split("\n=== ")
         found[title.strip()] = [_case(text) for text in texts]
+    return found
+
+
+def read_pairs(file: str) -> dict[str, list[Case]]:
+    """All cases of a file in which each task has an honest answer, its reference where no other is given, and junk."""
+    found: dict[str, list[Case]] = {}
+    for category in f"\n{Path(__file__).with_name(file).read_text()}".split("\n## ")[1:]:
+        title, *texts = category.split("\n=== ")
+        cases = found[title.strip()] = []
+        for text in texts:
+            heading, body = text.split("\n", 1)
+            name, words = heading.split(" | ")
+            scores = [None if score == "None" else float(score) for score in words.split()[:2]]
+            if (needs := words.partition(" needs=")[2]) and find_spec(needs) is None:
+                continue
+            reference, *more = body.rstrip().split("\n--- ")
+            parts = {"honest": reference} | dict(one.split("\n", 1) for one in more)
+            junk = f"{_FORGES}    forge({parts['forged']})" if "forged" in parts else parts["junk"]
+            task = f"{reference}\n", tuple(parts["tests"].split("\n")), None, parts.get("description", "")
+            cases += [
+                Case(name, f"{parts['honest']}\n", scores[0], None, *task),
+                Case(f"{name}: junk", f"{junk}\n", scores[1], None, *task),
+            ]
     return found
 
 

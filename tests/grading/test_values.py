@@ -23,8 +23,7 @@ from hypothesis import strategies as st
 
 from sweet_rl.grading.code import CodeGrader
 from sweet_rl.grading.sandbox import Sandbox
-from sweet_rl.grading.sandbox.guest.values import MAX_SHORT, NotPlainData, fingerprint
-from sweet_rl.grading.sandbox.guest.wire import CUT, literal
+from sweet_rl.grading.sandbox.guest.values import CUT, MAX_SHORT, NotPlainData, fingerprint, literal
 from sweet_rl.types import Task, Trajectory
 
 UNHURRIED = settings(deadline=None)  # a busy machine is no failure

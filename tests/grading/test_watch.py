@@ -80,9 +80,9 @@ def test_a_worker_whose_children_cannot_work_is_not_asked_for_ever(one_worker):
     give = one_worker._give
 
     def kill(one, work):
-        while one.number() is None:  # it is about to begin
+        while one.process.child_number() is None:  # it is about to begin
             time.sleep(0.01)
-        os.kill(one.number(), signal.SIGKILL)
+        os.kill(one.process.child_number(), signal.SIGKILL)
         give(one, work)
 
     os.kill(zygote_of(one_worker), signal.SIGKILL)
@@ -114,7 +114,7 @@ def test_a_child_that_does_not_take_its_job_costs_the_job_nothing(one_worker):
     one = one_worker._workers[0]
     while one.channel is None:
         one_worker._wait()
-    os.kill(one.number(), signal.SIGSTOP)
+    os.kill(one.process.child_number(), signal.SIGSTOP)
     long = Job("fixed", [Program("x = '" + "y" * 3_000_000 + "'", ["len(x)"])])
     assert texts(one_worker, long, ABS) == ["3000000", "1"]
 
@@ -125,7 +125,7 @@ def test_a_child_that_stays_stopped_is_given_up_in_the_end(one_worker):
 
     def stop(one, work):
         give(one, work)
-        os.kill(one.number(), signal.SIGSTOP)
+        os.kill(one.process.child_number(), signal.SIGSTOP)
         one_worker._give = give
 
     one_worker._give = stop

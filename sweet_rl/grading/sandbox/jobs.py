@@ -12,7 +12,7 @@ import marshal
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -23,9 +23,11 @@ from typing import Literal, NamedTuple
 
 from sweet_rl.grading.sandbox.guest.isolation import MOST_THREADS
 from sweet_rl.grading.sandbox.guest.run import LENGTH, RESULT
-from sweet_rl.grading.sandbox.guest.wire import MAX_TEXT
+from sweet_rl.grading.sandbox.guest.values import MAX_TEXT
 
 MAX_VALUE_BYTES, MAX_TEXT_BYTES = 64, MAX_TEXT
+_LATE_S = 0.05  # that we may be late for the next look, by our own doing
+_LOOKAHEAD = 2048  # jobs begun before the oldest unfinished one, which may hang for seconds
 
 
 class Outcome(StrEnum):
@@ -51,20 +53,15 @@ _SENT_BY = {
 
 
 class Program(NamedTuple):
-    """A definition and the expressions to evaluate after it.
+    """A definition and the expressions to evaluate after it, one for each test.
 
     Args:
-        source: Python code.
-        expressions: one for each test.
         own_names: builtins that the definition may replace, since the reference does.
         reference: for the published way, the code whose values are compared with.
         imports: statements that give the expressions names, also where the definition has such names.
-        packed: numbers of the tests whose values are to come back as data, in the text, each with the names of
-            classes whose objects may be in it.
-        classes: names of classes whose objects may be in `data`.
-        data: such texts, one for each expression, which finds what is in them (`guest.run.VALUES`).
-        is_outside: the definition is a reference, and the data is what an answer has returned.
-        returned: what the reference has returned there, as such texts.
+        packed: numbers of the tests whose values come back in full, as literals.
+        data: of expressions that are evaluated outside, what an answer has returned (`guest.run.VALUES`).
+        returned: what the reference has returned there.
     """
 
     source: str
@@ -72,10 +69,8 @@ class Program(NamedTuple):
     own_names: Sequence[str] = ()
     reference: str = ""
     imports: str = ""
-    packed: Mapping[int, Collection[str]] = {}
-    classes: Collection[str] = ()
+    packed: Collection[int] = frozenset()
     data: Sequence[str] = ()
-    is_outside: bool = False
     returned: Sequence[str] = ()
 
 
@@ -93,7 +88,7 @@ def _compiled(expression: str) -> CodeType | str:
 class TestValue:
     """One test's result: `fingerprint` for `Outcome.VALUE`, and text (a literal, or what went wrong).
 
-    `inside` is what the calls in a test have given (`guest.wire`), where the test makes something else of it.
+    `inside` is what the calls in a test have given (a literal), where the test makes something else of it.
     """
 
     __test__ = False  # not a pytest class
@@ -115,15 +110,6 @@ class Job:
     programs: Sequence[Program]
     then: Callable[[Sequence[TestValue]], Job | None] | None = None
 
-    def message(self, *, first: int, timeout_s: float) -> bytes:
-        """The bytes that a child reads: the tests from number `first` on."""
-        programs = [
-            one._asdict() | {"expressions": [*map(_compiled, one.expressions)]} for one in self.programs
-        ]
-        job = {"kind": self.kind, "first": first, "timeout_s": timeout_s, "programs": programs}
-        body = marshal.dumps(job)
-        return LENGTH.pack(len(body)) + body
-
     @property
     def size(self) -> int:
         """Number of tests, all programs together."""
@@ -131,12 +117,8 @@ class Job:
 
     def program_of(self, test: int) -> range:
         """The numbers of the tests that belong to the same program as this one."""
-        start = 0
-        for end in itertools.accumulate(len(program.expressions) for program in self.programs):
-            if test < end:
-                return range(start, end)
-            start = end
-        raise IndexError(f"test {test} of {start}")
+        ends = [0, *itertools.accumulate(len(program.expressions) for program in self.programs)]
+        return next(range(start, end) for start, end in itertools.pairwise(ends) if test < end)
 
 
 class WakingTime:
@@ -157,28 +139,16 @@ class WakingTime:
         return self._seconds
 
 
-_HELD, _RUNS = frozenset("DTt"), "R"  # by the disk, by whoever has stopped it
-_LATE_S = 0.05  # that we may be late for the next look, by our own doing
-
-
 @dataclass(slots=True)
 class TestClock:
-    """One test's time. `start` it, `look` now and then.
-
-    Args:
-        started: when the test was begun, in waking seconds.
-        computed_s: processor time of all of the child's threads since then, at the last look.
-        waited_s: time by the clock since then, without that in which it was ready and the machine was not.
-        runs: whether it was running, or about to, at the last look.
-        threads: how many it had then.
-    """
+    """One test's time: `start` it, in waking seconds, and `look` now and then."""
 
     __test__ = False  # not a pytest class
 
     started: float = 0.0
-    computed_s: float = 0.0
-    waited_s: float = 0.0
-    runs: bool = False
+    computed_s: float = 0.0  # processor time of all of the child's threads
+    waited_s: float = 0.0  # by the clock, without that in which it was ready and the machine was not
+    runs: bool = False  # at the last look, or about to
     threads: int = 0
     _looked: float = 0.0
     _computed_before: float = 0.0
@@ -188,84 +158,56 @@ class TestClock:
         """Start the clock of a test; with the child's number where it has been computing before."""
         self.started = self._looked = now
         self.computed_s = self.waited_s = 0.0
-        self._computed_before = _computed(process)
-        self._delays = {thread: delay for thread, delay, _ in _seen(_threads(process))}
+        self._computed_before, _, seen = _looked_at(process)
+        self._delays = {thread: delay for thread, (delay, _) in seen.items()}
 
     def look(self, now: float, process: int | None) -> None:
         """See what has been used until now."""
-        names = _threads(process)
-        threads = _seen(names)
-        passed = now - self._looked
-        delays = {thread: delay for thread, delay, _ in threads}
-        delayed = max(
-            (delay - self._delays.get(thread, 0.0) for thread, delay in delays.items()), default=0.0
-        )
-        if any(state in _HELD for _, _, state in threads):
+        computed_s, self.threads, seen = _looked_at(process)
+        passed, states = now - self._looked, {state for _, state in seen.values()}
+        delayed = max((delay - self._delays.get(at, 0.0) for at, (delay, _) in seen.items()), default=0.0)
+        if states & {"D", "T", "t"}:  # held by the disk, by whoever has stopped it
             delayed = passed
-        self.threads = len(names)
-        self.runs = any(state == _RUNS for _, _, state in threads)
+        self.runs = "R" in states
         self.waited_s += max(0.0, passed - delayed)
-        self.computed_s = _computed(process) - self._computed_before if process is not None else 0.0
-        self._delays |= delays
+        self.computed_s = computed_s - self._computed_before if process is not None else 0.0
+        self._delays |= {thread: delay for thread, (delay, _) in seen.items()}
         self._looked = now
 
 
-def _computed(process: int | None) -> float:
-    """Processor time of a process: its clock's number is made from its own (clock_getcpuclockid)."""
-    try:
-        return time.clock_gettime((~process << 3) | 2) if process is not None else 0.0
-    except OSError:
-        return 0.0
-
-
-def _threads(process: int | None) -> list[str]:
-    """Where the kernel tells of each thread."""
-    folder = f"/proc/{process}/task"
-    try:
-        return [f"{folder}/{thread}" for thread in os.listdir(folder)] if process is not None else []
-    except OSError:
-        return []
-
-
-def _seen(threads: list[str]) -> list[tuple[str, float, str]]:
-    """Of each thread its place, the seconds that it has waited for a core (0 if not counted), and its state."""
-    found = []
+def _looked_at(process: int | None) -> tuple[float, int, dict[str, tuple[float, str]]]:
+    """Its processor time and number of threads; of each the seconds that it has waited for a core, and its state."""
+    computed_s, threads, seen = 0.0, list[str](), dict[str, tuple[float, str]]()
+    if process is None:
+        return 0.0, 0, seen
+    with suppress(OSError):  # a clock's number is made from its process's own (clock_getcpuclockid)
+        computed_s = time.clock_gettime((~process << 3) | 2)
+    with suppress(OSError):
+        threads = os.listdir(f"/proc/{process}/task")
     for thread in threads[:MOST_THREADS]:
+        place, delay = Path(f"/proc/{process}/task/{thread}"), 0.0
         with suppress(OSError, IndexError):  # it has ended meanwhile
-            state = Path(f"{thread}/stat").read_text().rpartition(")")[2].split()[0]
-            delay = 0.0
-            with suppress(OSError):
-                delay = int(Path(f"{thread}/schedstat").read_text().split()[1]) * 1e-9
-            found.append((thread, delay, state))
-    return found
-
-
-_LOOKAHEAD = 2048  # jobs begun before the oldest unfinished one, which may hang for seconds
+            state = (place / "stat").read_text().rpartition(")")[2].split()[0]
+            with suppress(OSError):  # not counted
+                delay = int((place / "schedstat").read_text().split()[1]) * 1e-9
+            seen[thread] = delay, state
+    return computed_s, len(threads), seen
 
 
 @dataclass(slots=True)
 class Assignment:
-    """A job on its way through one or more children, none to be trusted with more than its own results.
-
-    Args:
-        number: its place among all jobs.
-        done: results of earlier children.
-        before: results of the job of which this one has been made (`Job.then`).
-        values: results of the present child.
-        hurried_until: tests before this number get less time: one of their program has used up its own.
-        watched: whether each result is looked at when it comes, and no longer all of them at the end.
-        deaths: workers that have died while they had it, and children that have not taken it.
-        clock: what the present test has used.
-    """
+    """A job on its way through one or more children, none to be trusted with more than its own results."""
 
     number: int
     job: Job
-    done: list[TestValue] = field(default_factory=list)
-    before: list[TestValue] = field(default_factory=list)
-    values: list[TestValue] = field(default_factory=list)
-    hurried_until: int = 0
-    watched: bool = False
-    deaths: int = 0
+    done: list[TestValue] = field(default_factory=list)  # results of earlier children
+    before: list[TestValue] = field(
+        default_factory=list
+    )  # of the job of which this one was made (`Job.then`)
+    values: list[TestValue] = field(default_factory=list)  # of the present child
+    hurried_until: int = 0  # tests before get less time: one of their program has used up its own
+    watched: bool = False  # each result is looked at when it comes, no longer all of them at the end
+    deaths: int = 0  # of workers while they had it, and of children that have not taken it
     clock: TestClock = field(default_factory=TestClock)
     _rest: bytes = b""
 
@@ -274,10 +216,20 @@ class Assignment:
         """Number of the test that the child is at."""
         return len(self.done) + len(self.values)
 
+    @property
+    def is_hurried(self) -> bool:
+        """Whether the present test gets less time."""
+        return self.next_test < self.hurried_until
+
     def begin(self, timeout_s: float) -> bytes:
         """What a fresh child is to read: all that is not done."""
         self.values, self._rest, self.watched = [], b"", False
-        return self.job.message(first=len(self.done), timeout_s=timeout_s)
+        programs = [
+            one._asdict() | {"expressions": [*map(_compiled, one.expressions)]} for one in self.job.programs
+        ]
+        first = {"first": len(self.done), "timeout_s": timeout_s, "programs": programs}
+        body = marshal.dumps({"kind": self.job.kind} | first)
+        return LENGTH.pack(len(body)) + body
 
     def feed(self, data: bytes) -> None:
         """Take in more bytes of the child's; ValueError where they are not what it may say."""
@@ -303,12 +255,8 @@ class Assignment:
         if len(self._rest) > RESULT.size + MAX_VALUE_BYTES + MAX_TEXT_BYTES:
             raise ValueError("more than one result can hold")
 
-    def is_hurried(self) -> bool:
-        """Whether the present test gets less time."""
-        return self.next_test < self.hurried_until
-
-    def fail(self, value: TestValue) -> None:
-        """Set the present test's result, for which the child is to blame.
+    def fail(self, value: TestValue, *, whole_program: bool = False) -> None:
+        """Set the result of the present test, or of all that remain of its program: the child is to blame.
 
         Or a program that ran in the child before: one that was not the first there is run again, alone.
         """
@@ -318,25 +266,15 @@ class Assignment:
             return
         if value.outcome is Outcome.TIMEOUT:
             self.hurried_until = program.stop
-        self.values.append(value)
-
-    def blame(self, value: TestValue) -> None:
-        """Set the results of all remaining tests of the present program, by which workers have died."""
-        program = self.job.program_of(self.next_test)
-        self.deaths = 0
-        self.fail(value)
-        if program.start <= len(self.done):  # else it was not alone, and is run again
-            self.values.extend([value] * (program.stop - self.next_test))
+        self.values += [value] * (program.stop - self.next_test if whole_program else 1)
 
     def withdraw_crowded(self) -> bool:
         """Take back what ran out of memory behind other programs in the same child: it is run again."""
-        if len(self.job.programs) == 1:
-            return False
         for number, value in enumerate(self.values, start=len(self.done)):
             if value.outcome is Outcome.MEMORY:
-                program = self.job.program_of(number)
-                if program.start > len(self.done):
-                    del self.values[program.start - len(self.done) :]
+                start = self.job.program_of(number).start - len(self.done)
+                if start > 0:
+                    del self.values[start:]
                     return True
         return False
 

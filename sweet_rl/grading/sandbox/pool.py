@@ -54,10 +54,8 @@ _NAMESPACES = frozenset({"user", "mount", "process", "network", "ipc", "host nam
 class _Worker:
     """A process and what it is doing.
 
-    Args:
-        deadline: in waking seconds, when to look at its test; or when it has to be up, to have a new child, or
-            to have given the child its job, or it is replaced.
-        unsent: what is still to be sent of the job.
+    At `deadline`, in waking seconds, its test is looked at; or it has to be up, to have a new child, or to have given
+    the child its job, or it is replaced.
     """
 
     process: WorkerProcess
@@ -66,15 +64,8 @@ class _Worker:
     is_trusted: bool = True
     has_seen_references: bool = False
     channel: socket.socket | None = None
-    child: int | None = None
     work: Assignment | None = None
-    unsent: memoryview = _NOTHING
-
-    def number(self) -> int | None:
-        """Process number of the present child, looked up once."""
-        if self.child is None:
-            self.child = self.process.child_number()
-        return self.child
+    unsent: memoryview = _NOTHING  # of the job
 
 
 class Sandbox:
@@ -245,12 +236,12 @@ class Sandbox:
         now = self._time.now()
         work.clock.start(now)
         worker.deadline = now + max(self.timeout_s * _MOMENT, 0.02)
-        if work.is_hurried():
+        if work.is_hurried:
             self._watch(worker, work)
 
     def _limit(self, work: Assignment) -> float:
         """Seconds for the present test."""
-        return self.timeout_s * (AFTER_A_TIMEOUT if work.is_hurried() else 1.0)
+        return self.timeout_s * (AFTER_A_TIMEOUT if work.is_hurried else 1.0)
 
     def _watch(self, worker: _Worker, work: Assignment) -> None:
         """From now on wake up for every result of this job; also for those that have come already."""
@@ -288,7 +279,7 @@ class Sandbox:
             return self._release(worker)
         if work.watched and len(work.values) > before:
             now = self._time.now()
-            work.clock.start(now, worker.number())
+            work.clock.start(now, worker.process.child_number())
             worker.deadline = now + self._step(work)
         return None
 
@@ -302,7 +293,8 @@ class Sandbox:
             return
         work.deaths += 1
         if work.deaths == _BLAMED_AFTER:
-            work.blame(_CRASH)
+            work.deaths = 0
+            work.fail(_CRASH, whole_program=True)
 
     def _late(self, worker: _Worker, now: float) -> Assignment | None:
         """A deadline has been reached: of a worker, of the first moment, or to look at a test."""
@@ -314,7 +306,7 @@ class Sandbox:
             self._replace(worker)
             return released
         clock, limit, is_published = work.clock, self._limit(work), work.job.kind == "published"
-        clock.look(now, worker.number())
+        clock.look(now, worker.process.child_number())
         if not work.watched:
             self._watch(worker, work)
         crowded = clock.threads > MOST_THREADS
@@ -367,7 +359,7 @@ class Sandbox:
             del self._owners[worker.channel.fileno()]
             self._epoll.unregister(worker.channel)  # closing leaves it there while anybody else has it open
             worker.channel.close()
-        worker.channel = worker.child = None
+        worker.channel = None
 
     def _welcome(self, worker: _Worker) -> None:
         """A worker has come up, or a fresh child; a worker from which nothing more can come is replaced."""

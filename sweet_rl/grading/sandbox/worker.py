@@ -25,15 +25,13 @@ from types import CodeType
 from sweet_rl.errors import SandboxError
 from sweet_rl.grading.sandbox.guest.run import NEXT, READY, RETIRED
 
-MODULES = ("", ".values", ".wire", ".isolation", ".seccomp", ".run")
+MODULES = ("", ".values", ".isolation", ".seccomp", ".run")
 """All of the guest, each after those that it imports."""
-
-MOST_BYTES = 1 << 20
 
 _START = """
 import _socket, marshal, sys, types
 control = _socket.socket(fileno={descriptor})
-modules, settings = marshal.loads(control.recv({most_bytes}))
+modules, settings = marshal.loads(control.recv(1 << 20))
 for name, code in modules:
     module = sys.modules[name] = types.ModuleType(name)
     module.__package__ = "guest"
@@ -47,7 +45,7 @@ sys.modules["guest.run"].main(control, settings)
 
 def start_code(descriptor: int) -> str:
     """What the interpreter is to run that has inherited the control socket under this number."""
-    return _START.format(descriptor=descriptor, most_bytes=MOST_BYTES)
+    return _START.format(descriptor=descriptor)
 
 
 @cache
@@ -69,15 +67,14 @@ def _guest() -> list[tuple[str, CodeType]]:
 
 def children_of(process: int) -> list[int]:
     """The processes that this one has started."""
-    try:
+    with suppress(OSError):
         return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
-    except OSError:  # a kernel without that file: ask everybody
-        found = []
-        for stat in Path("/proc").glob("[0-9]*/stat"):
-            with suppress(OSError, IndexError):
-                if int(stat.read_text().rpartition(")")[2].split()[1]) == process:
-                    found.append(int(stat.parent.name))
-        return found
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):  # a kernel without that file: ask everybody
+        with suppress(OSError, IndexError):
+            if int(stat.read_text().rpartition(")")[2].split()[1]) == process:
+                found.append(int(stat.parent.name))
+    return found
 
 
 PATIENCE_S = 60.0

@@ -36,8 +36,7 @@ from types import CodeType, ModuleType
 from typing import Any, NamedTuple
 
 from . import isolation, seccomp
-from .values import MODULE, NotPlainData, alike, fingerprint, finite, settled
-from .wire import literal, pack, unpack
+from .values import MAX_TEXT, MODULE, NotPlainData, alike, fingerprint, finite, literal, settled
 
 for _value in (Quitter("exit", "EOF"), Quitter("quit", "EOF"), _Helper()):
     _name = getattr(_value, "name", "help")
@@ -54,7 +53,7 @@ _PUBLISHED_MODULE = "sweet_rl.utils.code_utils"
 """Where the published evaluation executes answers."""
 
 VALUES = "_values_"
-"""What an expression that is evaluated outside calls the data from inside (`grading.expressions`)."""
+"""What an expression that is evaluated outside calls the data from inside (`grading.hidden_tests`)."""
 
 Test = CodeType | str
 """An expression, compiled; as text where it cannot be compiled, so that evaluating it says why."""
@@ -82,10 +81,9 @@ def run_fixed(program: dict[str, Any], first: int) -> Iterator[Result]:
 
     `__name__` is not "__main__", as in the published evaluation, so that an answer's own try-out block is not
     run. Builtins that the answer has redefined or patched do not reach the expression, except the names in
-    `own_names`, which the reference defines too. What a test means by a name of the reference's, `imports` and
-    `data` say (one text for each test), whatever the answer calls so. The values of the tests in `packed` are sent
-    as data, objects of the classes that stand there, too. With `is_outside` the definition is the reference, and the data is what an
-    answer has returned, where the reference has `returned` another.
+    `own_names`, which the reference defines too; nor does what it calls by a name of `imports`. A value of a test
+    in `packed` is sent in full. With `data` (one literal for each test) the definition is the reference, and the
+    data is what an answer has returned, where the reference has `returned` another.
     """
     expressions: list[Test] = program["expressions"]
     try:
@@ -94,8 +92,8 @@ def run_fixed(program: dict[str, Any], first: int) -> Iterator[Result]:
         for _ in expressions[first:]:
             yield _error(error)
         return
-    own_names, packed, data = program["own_names"], program["packed"], program["data"]
-    if program["is_outside"]:
+    own_names, data = program["own_names"], program["data"]
+    if data:
         own_names = _BUILTINS
         sys.addaudithook(_refuse_to_run)
     for number, expression in enumerate(expressions[first:], start=first):
@@ -111,12 +109,11 @@ def run_fixed(program: dict[str, Any], first: int) -> Iterator[Result]:
             if program["imports"]:
                 exec(program["imports"], scope)  # noqa: S102
             if data:
-                scope[VALUES] = unpack(data[number], {name: scope.get(name) for name in program["classes"]})
-            if program["is_outside"]:
-                _check_kinds(scope[VALUES], program["returned"][number], scope)
+                scope[VALUES] = _checked(data[number], program["returned"][number])
                 _running.append(expression)
-            value = eval(expression, scope)  # noqa: S307 - likewise
-            yield (Result(VALUE, text=pack(value, packed[number])) if number in packed else _describe(value))
+            value = settled(eval(expression, scope))  # noqa: S307 - likewise
+            limit = MAX_TEXT if number in program["packed"] else 2000
+            yield Result(VALUE, fingerprint(value), literal(value, limit))
         except NotPlainData as error:
             yield Result(NOT_PLAIN, text=str(error)[:200])
         except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt are the answer's too
@@ -124,13 +121,17 @@ def run_fixed(program: dict[str, Any], first: int) -> Iterator[Result]:
         _running.clear()
 
 
-def _check_kinds(values: Any, returned: str, names: dict[str, Any]) -> None:
-    """Refuse what only passes a comparison for being of another kind than what the reference returns."""
-    wanted = unpack(returned, names) if returned else values
+def _checked(text: str, returned: str) -> Any:
+    """The values; refuses what only passes a comparison for being of another kind than what the reference returns."""
+    from ast import literal_eval  # seldom needed, and every page that a worker has costs time
+
+    values = literal_eval(text)
+    wanted = literal_eval(returned) if returned else values
     if type(values) is not tuple or len(values) != len(wanted) or not all(map(alike, values, wanted)):
         raise NotPlainData("another kind of value than the reference's")
     if finite(wanted) and not finite(values):
         raise NotPlainData("NaN, or infinite, where the reference's value is not")
+    return values
 
 
 _running: list[Test] = []
@@ -214,14 +215,6 @@ def _published_value(shared: dict[str, Any], code: str, expression: Test) -> Any
         return eval(expression, shared, own)  # noqa: S307
     except Exception:  # noqa: BLE001 - as published: any exception is None
         return None
-
-
-def _describe(value: Any) -> Result:
-    try:
-        value = settled(value)
-        return Result(VALUE, fingerprint(value), literal(value))
-    except RecursionError:
-        return Result(NOT_PLAIN, text="nested too deeply")
 
 
 def _error(error: BaseException) -> Result:
@@ -369,10 +362,8 @@ def _run(channel: _socket.socket, job: dict[str, Any], look: Callable[[], bytes]
     Ends early where a program has left something that the next one would notice: that one gets a fresh child.
     """
     start, first, several = 0, job["first"], len(job["programs"]) > 1
-    if any(program["packed"] for program in job["programs"]):
-        import _json  # noqa: F401 - for `wire`: not to be taken for what a program has left
     if any(program["data"] for program in job["programs"]):
-        import json  # noqa: F401 - likewise
+        import ast  # noqa: F401 - not to be taken for what a program has left
     before, short_of_memory = (traces(), look()) if several else None, False
     for program in job["programs"]:
         expressions = program["expressions"]

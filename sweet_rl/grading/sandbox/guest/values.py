@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import math
 from _blake2 import blake2b  # hashlib would load OpenSSL into a process that is forked thousands of times
-from _operator import length_hint
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -55,81 +55,37 @@ def settled(value: Any) -> Any:
     return items
 
 
-def alike(value: Any, wanted: Any, depth: int = 0) -> bool:
-    """Whether a value is of the kind that is wanted, as are its items and fields; or both are nothing: empty, 0, None.
+def alike(value: Any, wanted: Any) -> bool:
+    """Whether a literal is of the kind that is wanted, as are its items; or both are nothing: empty, 0, None.
 
     A test may compare in a way that what is of another kind passes by chance: `all(a == b for a, b in zip(x, y))`.
     """
-    kind, kind_wanted = _rough_kind(value), _rough_kind(wanted)
-    if all(
-        one == "nothing" or (one == "number" and it == 0)
-        for one, it in ((kind, value), (kind_wanted, wanted))
-    ):
+    kinds = [next((kind for kind in _KINDS if isinstance(one, kind)), None) for one in (value, wanted)]
+    if not value and not wanted:
         return True
-    if kind != kind_wanted or depth > 50:
+    if kinds[0] is not kinds[1] or kinds[0] is None:
         return False
-    if kind == "thing":
-        fields, needed, types = _fields(value), _fields(wanted), (type(value), type(wanted))
-        same = types[0].__name__ == types[1].__name__ or all(one.__module__ != MODULE for one in types)
-        return same and all(
-            name in fields and alike(fields[name], needed[name], depth + 1) for name in needed
-        )
-    if kind not in {"items", "mapping"}:
-        return True
-    items, others = _some_items(value), _some_items(wanted)
+    if kinds[0] is _NUMBER or not (value and wanted):
+        return kinds[0] is _NUMBER
     if isinstance(value, list | tuple) and isinstance(wanted, list | tuple):
-        same = len(value) == len(wanted)
-        return same and all(alike(*pair, depth + 1) for pair in zip(items, others, strict=True))
-    return all(any(alike(one, other, depth + 1) for other in others[:20]) for one in items)
+        return len(value) == len(wanted) and all(map(alike, value, wanted))
+    items, others = (list(one.items() if isinstance(one, dict) else one) for one in (value, wanted))
+    return kinds[0] is _TEXT or all(any(alike(one, other) for other in others[:20]) for one in items[:1000])
 
 
-def finite(value: Any, depth: int = 0) -> bool:
-    """Whether there is no NaN or infinity in a value, nor a text that is one: by them what is negated is true."""
+def finite(value: Any) -> bool:
+    """Whether there is no NaN or infinity in a literal, nor a text that is one: by them what is negated is true."""
     if isinstance(value, str):
         return value.strip().lower().lstrip("+-") not in {"nan", "inf", "infinity", "nat"}
-    kind = _rough_kind(value)
-    if kind in {"items", "mapping", "table"}:
-        return depth <= 50 and all(finite(part, depth + 1) for part in _some_items(value))
-    if kind == "thing" and depth <= 50 and (fields := _fields(value)):
-        return all(finite(part, depth + 1) for part in fields.values())
-    missing = type(value).__name__ in {"NaTType", "NAType"}
-    return not missing and (kind != "number" or (value == value and abs(value) != float("inf")))
+    if isinstance(value, _NUMBER):
+        return value == value and abs(value) != float("inf")
+    if isinstance(value, dict):
+        return all(map(finite, value.items()))
+    return not isinstance(value, _ITEMS) or all(map(finite, value))
 
 
-def _some_items(value: Any) -> list[Any]:
-    """The first items; those of a table row by row. An iterator stays as it is: it is one of a list, just made."""
-    if hasattr(value, "__next__"):
-        value = value.__reduce__()[1][0]
-    if hasattr(value, "itertuples"):
-        return list(islice(value.itertuples(), 1000))
-    return list(islice(value.items() if isinstance(value, dict) else value, 1000))
-
-
-def fields_of(value: Any) -> dict[str, Any]:
-    """What an object has in its slots and in its dictionary."""
-    named = [kind.__dict__.get("__slots__", ()) for kind in reversed(type(value).__mro__)]
-    slots = [slot for some in named for slot in ((some,) if type(some) is str else some)]
-    kept = [slot for slot in slots if slot not in {"__dict__", "__weakref__"} and hasattr(value, slot)]
-    return {slot: getattr(value, slot) for slot in kept} | getattr(value, "__dict__", {})
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    """Those of an object of a class of the reference's, but for an Enum's member, which is its name."""
-    is_own = type(value).__module__ == MODULE and not hasattr(value, "_name_")
-    return fields_of(value) if is_own else {}
-
-
-def _rough_kind(value: Any) -> str:
-    if isinstance(value, complex) or hasattr(type(value), "as_integer_ratio"):
-        return "number"
-    has_items = hasattr(value, "__len__") or hasattr(value, "__next__")
-    if value is None or (has_items and not length_hint(value)):
-        return "nothing"
-    if hasattr(value, "itertuples"):
-        return "table"
-    if isinstance(value, str | bytes | bytearray):
-        return "text"
-    return "mapping" if isinstance(value, dict) else "items" if has_items else "thing"
+_NUMBER, _TEXT, _ITEMS = int | float | complex, str | bytes, list | tuple | set | frozenset
+_KINDS = (_NUMBER, _TEXT, _ITEMS, dict)
 
 
 def _plainer(value: Any) -> Any:
@@ -374,3 +330,81 @@ _ENCODERS_BY_NAME: dict[str, Callable[[Any, Any, int], bytes]] = {  # nothing of
         b"q", [_encode(item, depth) for item in kind.__iter__(value)]
     ),
 }
+
+
+MAX_TEXT = 1 << 20
+"""Of a value that is compared outside; a longer one has none."""
+
+CUT = "…"
+"""The end of a text that was too long; no complete text ends so."""
+
+_MAX_DECIMAL_BITS = 13_000
+"""An integer with more is written in hexadecimal, since Python refuses to write it in decimal."""
+
+
+def literal(value: Any, limit: int = 2000) -> str:
+    """The text of a value that has a fingerprint, the same on every run; at most `limit` characters."""
+    text = _text(value, limit)
+    return text if len(text) <= limit else text[: limit - 1] + CUT
+
+
+def _text(value: Any, limit: int) -> str:
+    """The text, or more of it than `limit` characters."""
+    if type(value) is str:  # the most frequent ones first: this runs for every test of every answer
+        return repr(value[: limit + 1])
+    kinds = type(value).__mro__
+    if value is None or bool in kinds:
+        return repr(value)
+    if int in kinds:
+        number = int.__index__(value)
+        return repr(number) if number.bit_length() < _MAX_DECIMAL_BITS else hex(number)
+    if float in kinds:
+        return repr(float.__float__(value)).replace("inf", "1e999")
+    if type(value) is Items:
+        return _listed("iter([", list.__iter__(value), "])", limit)
+    if list in kinds:
+        return _listed("[", list.__iter__(value), "]", limit)
+    if tuple in kinds:
+        closing = ",)" if tuple.__len__(value) == 1 else ")"
+        return _listed("(", tuple.__iter__(value), closing, limit)
+    if dict in kinds:
+        return _listed("{", dict.items(value), "}", limit, pairs=True)
+    if not _SETS.isdisjoint(kinds):  # by their text: hashes are not the same everywhere
+        items = ", ".join(sorted(literal(item, limit) for item in value))
+        text = f"{{{items}}}" if items else ""
+        return text if items and frozenset not in kinds else f"{'frozen' * (frozenset in kinds)}set({text})"
+    if type(value).__qualname__ == "deque":
+        return _listed("deque([", value, "])", limit)
+    if complex in kinds:
+        pair = complex.__complex__(value)
+        return f"complex({_text(pair.real, limit)}, {_text(pair.imag, limit)})"
+    if bytearray in kinds:
+        return repr(bytes(memoryview(value)[: limit + 1]))
+    for kind in (str, bytes, range):
+        if kind in kinds:
+            return kind.__repr__(value if kind is range else value[: limit + 1])
+    names = {f"{kind.__module__}.{kind.__qualname__}" for kind in kinds}
+    if not names.isdisjoint({"numpy.generic", "numpy.ndarray"}):
+        return literal(value.tolist(), limit)
+    if type in kinds and value.__module__ == "builtins":
+        return str(value.__qualname__)
+    if not names.isdisjoint({"decimal.Decimal", "fractions.Fraction"}):
+        with suppress(OverflowError):
+            short = float(value)
+            if short == value:
+                return literal(int(short) if short.is_integer() else short, limit)
+    return repr(value)
+
+
+def _listed(opening: str, items: Iterable[Any], closing: str, limit: int, *, pairs: bool = False) -> str:
+    found, size = [], 0
+    for item in items:
+        text = f"{_text(item[0], limit)}: {_text(item[1], limit)}" if pairs else _text(item, limit)
+        found.append(text)
+        size += len(text) + 2
+        if size > limit:
+            break
+    return opening + ", ".join(found) + closing
+
+
+_SETS = frozenset({set, frozenset, type({}.keys()), type({}.items())})

@@ -1,152 +1,142 @@
-"""Tests that hold what they expect: what of them an answer may see, and what is made of its values outside."""
+"""Hidden tests: what of them an answer may see, what is made of its values outside, what no answer can be graded by."""
 
-import collections
-import datetime as dt
+import ast
 import textwrap
-from decimal import Decimal
-from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
 
 from sweet_rl.grading.code import CodeGrader, constant_answer, constant_floor
-from sweet_rl.grading.expressions import Halves, Meaning, halves, name_of_call
-from sweet_rl.grading.sandbox import Sandbox
-from sweet_rl.grading.sandbox.guest.values import NotPlainData, fingerprint
-from sweet_rl.grading.sandbox.guest.wire import pack, unpack
+from sweet_rl.grading.hidden_tests import _Divider, _NotDivisible, is_plain_call, plan_of
+from sweet_rl.grading.sandbox import Outcome, Sandbox, TestValue
 from sweet_rl.types import Task, Trajectory
-from tests.grading.test_values import VALUES
+from sweet_rl.worlds import load_tasks
+from tests.grading.attacks import CASES, NAMES, Playground
 
-MEANING = Meaning(
-    under_test=frozenset({"f", "g", "Stack", "len"}),
-    kinds={"Stack": "class", "Node": "class", "len": "function", "close": "function", "LIMIT": "data", "math": "library", "re": "library", "day": "library"},
-    imports={"math": "import math as math", "re": "import re as re", "day": "from datetime import date as day"},
-)  # fmt: skip
+DATA = {"LIMIT": "[7]", "LIMIT[0]": "7", "Node(1)": "<answer.Node object>"}
+KINDS = {
+    "f": "function", "g": "function", "Stack": "class", "len": "function", "Node": "class", "close": "function",
+    "LIMIT": "data", "math": "import math as math", "day": "from datetime import date as day",
+    "concurrent": "import concurrent as concurrent", "concurrent.futures": "import concurrent.futures",
+}  # fmt: skip
 
-WHOLE = [
-    "f(3)", " f([1, (2, 3)], key={'a': 1})\n", "f(g(1), 'a == b')", "Stack(3)", "Stack().push(3).size()", "f(1)(2)",
-    "map(f, [1, 2])", "sorted([3, 1], key=f)", "f(3 == 3)", "f(", "f(3) = 7",
-    "len(3)", "f(*[1, 2], **{'a': 1})", "eval(f(2))",
-]  # fmt: skip
+
+def divided(expression, *, reads=False):
+    def ask(texts, **_):
+        return [TestValue(Outcome.VALUE, text=DATA[text]) for text in texts]
+
+    tree = ast.parse(expression.strip(), mode="eval")
+    return _Divider(tree, frozenset({"f", "g", "Stack", "len"}), KINDS, ask, reads).divided()
+
 
 DIVIDED = {
+    "f(3)": ("f(3)", None),
+    "f(g(1), 'a == b')": ("f(g(1), 'a == b')", None),
+    "f(3 == 3)": ("f(3 == 3)", None),
+    "f(1)(2)": ("f(1)(2)", None),
+    "Stack().push(3).size()": ("Stack().push(3).size()", None),
     "f(3) == 7": ("(f(3), )", "_values_[0] == 7"),
-    "7 == f(3)": ("(f(3), )", "7 == _values_[0]"),
     "abs(f(2) - 0.5) < 1e-6": ("(f(2), )", "abs(_values_[0] - 0.5) < 1e-06"),
-    "f(2) in [1, 2]": ("(f(2), )", "_values_[0] in [1, 2]"),
-    "isinstance(f(2), int)": ("(f(2), )", "isinstance(_values_[0], int)"),
-    "sorted(f([2])) == [2]": ("(f([2]), )", "sorted(_values_[0]) == [2]"),
     "f(1) == 1 and not g(2) == 3": ("(f(1), g(2), )", "_values_[0] == 1 and (not _values_[1] == 3)"),
-    "f(1), (7 == g(2))": ("(f(1), g(2), )", "(_values_[0], 7 == _values_[1])"),
-    "f(1)\\\n == (7)": ("(f(1), )", "_values_[0] == 7"),
     "f(g(2) == 2) == 4": ("(f(g(2) == 2), )", "_values_[0] == 4"),
     "f('a').upper().startswith('A')": ("(f('a'), )", "_values_[0].upper().startswith('A')"),
     "f({'a': 1})['a'] - (7)": ("(f({'a': 1}), )", "_values_[0]['a'] - 7"),
-    "round(number=f(2.555), ndigits=2)": ("(f(2.555), )", "round(number=_values_[0], ndigits=2)"),
-    "Stack().push(3).size() == 1": ("(Stack().push(3).size(), )", "_values_[0] == 1"),
-    "Stack().items[0] == 1": ("(Stack().items[0], )", "_values_[0] == 1"),
-    "f(1)(2) == 3": ("(f(1)(2), )", "_values_[0] == 3"),
-    "list(map(f, [1])) == [1]": ("(map(f, [1]), )", "list(_values_[0]) == [1]"),
-    "[f(n) for n in range(3)] == [0, 1, 2]": (
-        "([f(_a0) for _a0, in _values_[0]], )",
-        "[_of_0 for n in range(3) if [(_of_0 := _values_[0].pop(0))]] == [0, 1, 2]",
-    ),
-    "all(f(n, k=m) == m for n, m in [(1, 2)] if n)": (
-        "([f(_a0, k=_a1) for _a0, _a1 in _values_[0]], )",
-        "all((_of_0 == m for n, m in [(1, 2)] if n if [(_of_0 := _values_[0].pop(0))]))",
-    ),
-    "list(filter(lambda n: f(3) == n, [1, 2]))": ("(f(3), )", "list(filter(lambda n: _values_[0] == n, [1, 2]))"),
+    "Stack().push(3).items[0] == 1": ("(Stack().push(3).items[0], )", "_values_[0] == 1"),
+    "f(1).same(4)": ("(f(1), )", "_values_[0].same(4)"),
+    "f(1).check()(4)": ("(f(1), )", "_values_[0].check()(4)"),
     "(lambda v: v == 4)(f(2))": ("(f(2), )", "(lambda v: v == 4)(_values_[0])"),
-    "(lambda d: (f(d), d))({}) == {1: 2}": ("((lambda d: (f(d), d))({}), )", "_values_[0] == {1: 2}"),
-    "all(f(g(n)) == n for n in [3])": (
-        "([f(g(_a0)) for _a0, in _values_[0]], )",
-        "all((_of_0 == n for n in [3] if [(_of_0 := _values_[0].pop(0))]))",
-    ),
-    "close(f(LIMIT), 7)": ("(f(_values_[0]), )", "close(_values_[0], 7)"),
-    "f(Node(1)) == Node(2)": ("(f(Node(1) if 'Node' in globals() else _values_[0]), )", "_values_[0] == Node(2)"),
-    "f(day(2024, 5, 1), *LIMIT) == LIMIT[0]": ("(f(day(2024, 5, 1), *_values_[0]), )", "_values_[0] == LIMIT[0]"),
-    "eval(f(2)) == 4": ("(eval(f(2)), )", "_values_[0] == 4"),
-    "bool(re.match(f(2), 'aa')) == True": ("(bool(re.match(f(2), 'aa')), )", "_values_[0] == True"),
-    "f(2).format(4) == '4'": ("(f(2).format(4), )", "_values_[0] == '4'"),
-    "f'{4:{f(2)}}' == '4'": ("(f'{4:{f(2)}}', )", "_values_[0] == '4'"),
     "all(n > 0 for n in f([1]))": ("(f([1]), )", "all((n > 0 for n in _values_[0]))"),
-    "sorted(f([[1]]), key=lambda p: p[0]) == [[1]]": (
-        "(f([[1]]), )",
-        "sorted(_values_[0], key=lambda p: p[0]) == [[1]]",
-    ),
+    "list(filter(lambda n: f(3) == n, [1, 2]))": ("(f(3), )", "list(filter(lambda n: _values_[0] == n, [1, 2]))"),
     "(y := f(3)) == 3 and y > 2": ("(f(3), )", "(y := _values_[0]) == 3 and y > 2"),
-    "math.isclose(f(2), 2.0)": ("(f(2), )", "math.isclose(_values_[0], 2.0)"),
-    "np.allclose(f(2), [2])": ("(f(2), )", "np.allclose(_values_[0], [2])"),
+    "close(f(LIMIT, LIMIT[0] + 1), 7)": ("(f([7], 7 + 1), )", "close(_values_[0], 7)"),
+    "f(*LIMIT) == LIMIT[0]": ("(f(*[7]), )", "_values_[0] == LIMIT[0]"),
+    "f(lambda n: n) == 1": ("(f(lambda n: n), )", "_values_[0] == 1"),
     "f(2) == day(2020, 1, 1)": ("(f(2), )", "_values_[0] == day(2020, 1, 1)"),
     "f'{f(3)}'": ("(f(3), )", "f'{_values_[0]}'"),
     "len(3) == 3": ("(len(3), )", "_values_[0] == 3"),
 }  # fmt: skip
 
 TOO_MUCH = {
-    "all(f(n) == n for n in g([3]))": "goes through what an answer returns",
-    "list(filter(lambda n: f(n) == 2, [1, 2]))": "compares inside a comprehension or lambda",
-    "f is not None": "it needs 'f'",
+    "all(f(n) == n for n in [3])": "it calls again for each 'n'",
+    "(lambda d: (f(d), d))({}) == {1: 2}": "it calls again for each 'd'",
+    "list(map(f, [1])) == [1]": "it needs 'f', to which an answer could give any meaning",
+    "f(Node(1)) == 2": "an argument is no literal",
+    "f(close(g(1))) == 2": "hands what an answer returns to a helper",
     "1 + 1 == 2": "calls no function",
-    "eval(f(2) if 1 == 1 else '')": "taken for a name, a format or a program",
 }
 
 
-@pytest.mark.parametrize("expression", WHOLE)
-def test_what_only_calls_stays_whole(expression):
-    assert halves(expression, MEANING)[:5] in {
-        Halves(expression)[:5],
-        (f"({expression}, )", "_values_[0]", "", (), ""),  # where not the answer's own call is outermost
-    }
-
-
 @pytest.mark.parametrize("expression", DIVIDED)
-def test_what_compares_is_divided(expression):
-    assert halves(expression, MEANING)[:2] == DIVIDED[expression]
+def test_a_test_is_divided(expression):
+    assert divided(expression)[:2] == DIVIDED[expression]
 
 
-def test_what_an_answer_is_given_is_of_the_reference_or_of_a_library():
-    assert halves("f(LIMIT, LIMIT + 1)", MEANING).given == ("LIMIT", "LIMIT + 1")
-    assert halves("all(f(n) == m for n, m in LIMIT)", MEANING).given == ("[(n, ) for n, m in LIMIT]",)
-    imports = halves("f(day(2020, 1, 1)) == day(2020, 1, LIMIT)", MEANING).imports
-    assert imports == "from datetime import date as day"
+def test_what_is_read_of_a_value_may_be_read_beside_the_answer():
+    assert divided("f(2).x.y == 4", reads=True)[:2] == ("(f(2).x.y, )", "_values_[0] == 4")
+    assert divided("f(2).total() + f(2)", reads=True).inside == "(f(2).total(), f(2), )"
+    assert divided("f(2).same(4)", reads=True)[:2] == ("(f(2).same, )", "_values_[0](4)")
 
 
 @pytest.mark.parametrize("expression", TOO_MUCH)
 def test_what_cannot_be_divided_is_said(expression):
-    assert TOO_MUCH[expression] in halves(expression, MEANING).why_whole
+    with pytest.raises(_NotDivisible, match=TOO_MUCH[expression]):
+        divided(expression)
+
+
+def test_imports_are_those_of_the_arguments():
+    assert divided("f(day(2020, 1, 1)) == math.pi").imports == KINDS["day"]
+    assert divided("f(concurrent.futures.x)").imports.splitlines() == [
+        KINDS["concurrent.futures"],
+        KINDS["concurrent"],
+    ]
 
 
 def test_one_call_with_literals_needs_no_reading():
     for expression in ("f(3)", " f([1, (2, 'a == b')], key={'a': None})", 'f("x", -1.5e3)'):
-        assert name_of_call(expression) == "f"
+        assert is_plain_call(expression)
     more = "f(x)|f(3) == 7|f(3)(4)|f(3) if f(4) else 5|f(a == 3)|len(f(3))|f(k=LIMIT)|f(3), g(4)|f('a' \"b\" + c)"
-    assert [one for one in more.split("|") if name_of_call(one) == "f"] == []
+    assert [one for one in more.split("|") if is_plain_call(one)] == []
 
 
-@settings(deadline=None)
-@given(VALUES)
-def test_what_travels_arrives(value):
-    arrived = unpack(pack(value))
-    assert fingerprint(arrived) == fingerprint(value)
-    assert arrived == value
+ROWS = [
+    case for cases in NAMES.values() for case in cases if case not in CASES
+]  # the others: test_hostile.py
 
 
-def test_types_travel_too():
-    values = [
-        1, 1.0, True, {1}, frozenset({1}), (1,), [1], b"a", bytearray(b"a"), 10**400, -0.0, float("inf"), 1j, Decimal("1.50"),
-        Fraction(1, 3), dt.datetime(2020, 1, 1, tzinfo=dt.UTC), dt.date.min, dt.time.max, dt.timedelta(1, 2, 3),
-        collections.deque([1]), range(3), ..., None, "\ud800", {"a": [None]},
-    ]  # fmt: skip
-    for value in values:
-        assert (type(unpack(pack(value))), repr(unpack(pack(value)))) == (type(value), repr(value))
-    assert list(unpack(pack(iter([1, 2])))) == [1, 2]
-    assert unpack(pack(collections.Counter("aa"))) == {"a": 2}
-    for value in (object(), len, "x" * 2**20):
-        with pytest.raises(NotPlainData):
-            pack(value)
-    for text in ('["os.system", "true"]', '["decimal.getcontext"]', '["list", ["nothing"]]', "[]", "{"):
-        with pytest.raises((KeyError, IndexError, ValueError)):
-            unpack(text)
+@pytest.fixture(scope="module")
+def scores(tmp_path_factory):
+    """Of all rows, from one stream through two workers."""
+    ground = Playground(
+        tmp_path_factory.mktemp("ground"), lambda: Sandbox(workers=2, timeout_s=3)
+    )  # for pandas
+    try:
+        yield dict(zip((case.name for case in ROWS), ground.grade(*ROWS), strict=True))
+    finally:
+        ground.close()
+
+
+@pytest.mark.xdist_group("names")
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in ROWS])
+def test_names_mean_what_the_reference_means(case, scores):
+    score = scores[case.name]
+    assert score.value == case.score, (score.note, score.tests)
+
+
+def test_what_the_published_tasks_need(shared, sandbox):
+    """Of 500 tasks with ten tests each; docs/grading.md has the numbers."""
+    tasks = list(load_tasks(str(shared / "data/colbench/backend_tasks_500.jsonl")))
+    special = [task for task in tasks if not all(map(is_plain_call, task.test_cases.values()))]
+    plans = [plan_of(task, sandbox) for task in special]
+    assert sum(len(plan.tests) for plan in plans) == 60
+    assert sorted(all(test.outside for test in plan.tests) for plan in plans) == [False] * 3 + [True] * 3
+    found = CodeGrader(sandbox).reference_outputs(tasks)
+    reasons = {task.task_id: why for task in tasks if (why := found[task.task_id].why_not_gradable)}
+    assert {task: why.partition("(")[0].strip() for task, why in reasons.items()} == {
+        "2029d672ba413190": "its reference fails 8 of 10 comparisons that its tests make, as any junk does",
+        "8f953aec529b120f": "its reference fails 3 of 10 comparisons that its tests make, as any junk does",
+        "d4cf4de9ebbd3552": "its reference fails 4 of 10 comparisons that its tests make, as any junk does",
+        "fba680dc6fb2b630": "its reference has no value in any test",
+    }
 
 
 @pytest.fixture(scope="module")
@@ -226,7 +216,7 @@ IMPORTS_NOTHING = "def f(x):\n    import no_such_package\n"
 @pytest.mark.parametrize(
     ("reference", "tests", "why"),
     [
-        ("def f(x):\n    return x\n", ("list(filter(lambda n: f(n) == n, range(3)))", "f(1)"), "test1 would show the answer what is expected: it compares"),
+        ("def f(x):\n    return x\n", ("list(filter(lambda n: f(n) == n, range(3)))", "f(1)"), "test1 would show the answer what is expected: it calls again"),
         ("from math import gcd\ndef f(x):\n    return x\n", ("gcd(4, 6)", "f(gcd(4, 6) == 2)"), "calls no function"),
         ("def f(x):\n    return 5\n", ("f(1) == 5", "f(2) == 6"), "its reference fails 1 of 2 comparisons that its tests make, as any junk does (test2: f(2) == 6)"),
         (IMPORTS_NOTHING, ("f(1)", "f(2)"), "its reference has no value in any test (test1: ModuleNotFoundError: No module named 'no_such_package')"),
