@@ -41,25 +41,6 @@ _HOME_PREFIX = "sweet-rl-browser-"
 _ATTACH = 'exec 3<&0 4>&1 </dev/null >/dev/null; exec "$@"'
 """Browsers read from descriptor 3 and write to descriptor 4."""
 
-_FONTS_CONF = """<?xml version="1.0"?>
-<!DOCTYPE fontconfig SYSTEM "fonts.dtd">
-<fontconfig>
-  <dir>{fonts}</dir>
-  <cachedir>{home}/fontconfig</cachedir>
-  {aliases}
-  <match target="pattern"><test qual="all" name="family" compare="not_eq"><string>DejaVu Sans</string></test>
-    <edit name="family" mode="append_last"><string>DejaVu Sans</string></edit></match>
-  <match target="font"><edit name="hinting" mode="assign"><bool>false</bool></edit>
-    <edit name="antialias" mode="assign"><bool>true</bool></edit>
-    <edit name="rgba" mode="assign"><const>none</const></edit></match>
-</fontconfig>
-"""
-_FAMILIES = {
-    "Liberation Sans": ("sans-serif", "system-ui", "ui-sans-serif", "sans", "Arial", "Helvetica"),
-    "Liberation Serif": ("serif", "ui-serif", "Times New Roman", "Times", "Georgia"),
-    "Liberation Mono": ("monospace", "ui-monospace", "Courier New", "Courier", "Menlo", "Consolas"),
-}
-
 
 class BrowserGone(Exception):
     """The browser, or the page's process in it, ended in the middle."""
@@ -313,14 +294,8 @@ def namespaces() -> tuple[str, ...]:
 
 def _environment(home: Path) -> dict[str, str]:
     """Our fonts and the search path: no secrets, no proxies, no settings of the desktop."""
-    aliases = "".join(
-        f'<match target="pattern"><test name="family"><string>{alias}</string></test>'
-        f'<edit name="family" mode="assign" binding="same"><string>{family}</string></edit></match>'
-        for family, names in _FAMILIES.items()
-        for alias in names
-    )
     fonts = home / "fonts.conf"
-    fonts.write_text(_FONTS_CONF.format(fonts=FONTS, home=home, aliases=aliases))
+    fonts.write_text((FONTS.parent / "fonts.conf").read_text().format(fonts=FONTS, home=home))
     return {
         "PATH": os.environ.get("PATH", os.defpath),
         **dict.fromkeys(("HOME", "TMPDIR", "XDG_RUNTIME_DIR"), str(home)),

@@ -10,11 +10,13 @@ import asyncio
 import base64
 import os
 import subprocess
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from sweet_rl.browsers import browser as common
+from sweet_rl.browsers.assets import FONTS
 from sweet_rl.browsers.browser import CLOSED, Browser, BrowserGone, CommandFailed, Wire
 from sweet_rl.browsers.page import RenderedPage, RenderFailed, RenderSettings
 from sweet_rl.types import Failure, Json
@@ -23,36 +25,6 @@ _OFF = (
     "IsolateOrigins", "site-per-process", "HttpsUpgrades", "HttpsFirstBalancedModeAutoEnable", "Translate",
     "BackForwardCache", "OptimizationHints", "MediaRouter", "PaintHolding", "OverlayScrollbar",
 )  # fmt: skip
-_FLAGS = (
-    "headless=new", "remote-debugging-pipe", "no-first-run", "no-default-browser-check", "disable-gpu",
-    "disable-dev-shm-usage", "in-process-gpu",
-    # nothing of its own accord
-    "disable-background-networking", "disable-component-update", "disable-default-apps",
-    "disable-extensions", "disable-sync", "disable-breakpad", "disable-crash-reporter",
-    "disable-domain-reliability", "disable-client-side-phishing-detection", "metrics-recording-only",
-    "no-pings", "mute-audio", "password-store=basic", "use-mock-keychain", "disable-popup-blocking=false",
-    "disable-notifications", "disable-prompt-on-repost",
-    # no page slower because another one is in front
-    "disable-background-timer-throttling", "disable-backgrounding-occluded-windows",
-    "disable-renderer-backgrounding",
-    # frames stay in their page's process, where its requests are seen
-    "disable-site-isolation-trials",
-    # one page, one picture
-    "font-render-hinting=none", "disable-lcd-text", "force-color-profile=srgb",
-    "force-device-scale-factor=1", "force-prefers-reduced-motion", "hide-scrollbars",
-    "disable-checker-imaging", "disable-threaded-animation", "disable-threaded-scrolling",
-    "disable-image-animation-resync", "disable-partial-raster", "disable-skia-runtime-opts",
-    "blink-settings=lazyLoadEnabled=false,imageAnimationPolicy=2,primaryHoverType=2,primaryPointerType=4",
-    "lang=en-US", "js-flags=--random-seed=1 --max-old-space-size=512",
-)  # fmt: skip
-_NO_NETWORK = (
-    "proxy-server=http://127.0.0.1:9",  # whatever is not answered by us ends at a proxy that is none
-    "proxy-bypass-list=<-loopback>",
-    "host-resolver-rules=MAP * ~NOTFOUND",
-    "disable-quic",
-    "webrtc-ip-handling-policy=disable_non_proxied_udp",  # the flag has had both names
-    "force-webrtc-ip-handling-policy=disable_non_proxied_udp",
-)
 
 
 class Chromium(Browser):
@@ -71,7 +43,8 @@ class Chromium(Browser):
     def command(cls, program: str, home: Path, settings: RenderSettings) -> Sequence[str]:
         """See `Browser`."""
         own = (f"disable-features={','.join(_OFF)}", f"user-data-dir={home / 'profile'}")
-        flags = [*_FLAGS, *own, *(_NO_NETWORK if settings.network == "none" else ())]
+        known = tomllib.loads((FONTS.parent / "chromium.toml").read_text())
+        flags = [*known["flags"], *own, *(known["no_network"] if settings.network == "none" else ())]
         if os.geteuid() == 0:
             flags.append("no-sandbox")  # it refuses to start as root with its sandbox
         return [program, *(f"--{flag}" for flag in flags)]

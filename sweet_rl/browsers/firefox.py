@@ -7,9 +7,10 @@ import base64
 import json
 import subprocess
 import sys
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 from sweet_rl.browsers import browser as common
 from sweet_rl.browsers.assets import FONTS
@@ -18,52 +19,6 @@ from sweet_rl.browsers.page import RenderedPage, RenderFailed, RenderSettings
 from sweet_rl.types import Failure, Json
 
 _RELAY = Path(__file__).parent / "firefox_relay.py"
-_Preferences: TypeAlias = dict[str, bool | int | str]
-_OFF = (
-    # of its own accord
-    "app.normandy.enabled", "browser.aboutwelcome.enabled", "browser.newtabpage.enabled",
-    "browser.safebrowsing.malware.enabled", "browser.safebrowsing.phishing.enabled",
-    "browser.shell.checkDefaultBrowser", "browser.tabs.unloadOnLowMemory",
-    "datareporting.policy.dataSubmissionEnabled", "extensions.update.enabled",
-    "network.captive-portal-service.enabled", "network.connectivity-service.enabled",
-    "toolkit.telemetry.enabled",
-    # what a page could do
-    "browser.chrome.site_icons", "browser.download.enabled", "dom.serviceWorkers.enabled",
-    "media.peerconnection.enabled", "network.predictor.enabled", "network.prefetch-next",
-    # one page, one picture
-    "dom.image-lazy-loading.enabled",
-)  # fmt: skip
-_PREFERENCES: _Preferences = {
-    **dict.fromkeys(_OFF, False),
-    # nothing of its own accord
-    "app.update.disabledForTesting": True,
-    "browser.startup.page": 0,
-    "browser.startup.homepage_override.mstone": "ignore",
-    "services.settings.server": "data:,",
-    # a box for pages
-    "dom.disable_open_during_load": True,
-    "network.dns.disablePrefetch": True,
-    "network.http.speculative-parallel-limit": 0,
-    # one page, one picture
-    "gfx.color_management.mode": 0,
-    "gfx.webrender.software": True,
-    "image.animation_mode": "none",
-    "intl.accept_languages": "en-US",
-    "layout.css.devPixelsPerPx": "1.0",
-    "layout.css.prefers-color-scheme.content-override": 1,
-    "ui.caretBlinkTime": 0,
-    "ui.prefersReducedMotion": 1,
-    "ui.useOverlayScrollbars": 1,
-    "widget.gtk.overlay-scrollbars.enabled": True,
-}
-_NO_NETWORK: _Preferences = {
-    **{f"network.proxy.{kind}": "127.0.0.1" for kind in ("http", "ssl", "socks")},
-    **{f"network.proxy.{kind}_port": 9 for kind in ("http", "ssl", "socks")},
-    "network.proxy.type": 1,
-    "network.proxy.socks_remote_dns": True,
-    "network.proxy.allow_hijacking_localhost": True,
-    "network.proxy.failover_direct": False,
-}
 
 
 class Firefox(Browser):
@@ -88,8 +43,9 @@ class Firefox(Browser):
         """See `Browser`."""
         profile = home / "profile"
         profile.mkdir()
+        known = tomllib.loads((FONTS.parent / "firefox.toml").read_text())
         fonts = {"security.sandbox.content.read_path_whitelist": f"{FONTS}/"}
-        wanted = _PREFERENCES | fonts | (_NO_NETWORK if settings.network == "none" else {})
+        wanted = known["always"] | fonts | (known["no_network"] if settings.network == "none" else {})
         lines = [f"user_pref({json.dumps(name)}, {json.dumps(value)});\n" for name, value in wanted.items()]
         (profile / "user.js").write_text("".join(lines))
         window = [f"--width={settings.viewport.width}", f"--height={settings.viewport.height}"]

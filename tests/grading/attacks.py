@@ -21,7 +21,6 @@ from sweet_rl.grading.code import CodeGrader
 from sweet_rl.grading.sandbox import Job, Program, Sandbox
 from sweet_rl.types import Score, Task, Trajectory
 from tests.conftest import ROOT
-from tests.grading import made_answers
 from tests.grading.channels import CHANNELS, OPEN_WITHOUT_MOUNTS, Channel
 from tests.grading.environments import ENVIRONMENTS, enter, why_not
 from tests.grading.hostile_case import DOUBLE, Case, read_cases, read_pairs
@@ -31,21 +30,38 @@ GOOD = Case("good", DOUBLE, 1.0)
 TWO_WORKERS = partial(Sandbox, workers=2, timeout_s=0.6)
 
 
-def _is_slow(case: Case) -> bool:
+def loads_packages(case: Case) -> bool:
     return any(package in case.reference + case.answer for package in ("numpy", "pandas"))
 
 
+ODD_CHARACTERS = {  # and what is too long for a file
+    "odd texts": [
+        Case("null byte", "def level(x):\n    return 2 * x\n# \0\n", 0.0, "error"),
+        Case("lone surrogate in the code", "def level(x):\n    return 2 * x  # \ud800\n", 0.0, "error"),
+        Case("byte order mark", "\ufeffdef level(x):\n    return 2 * x\n", 0.0, "error"),
+        Case("tabs and blanks", "def level(x):\n\tif x:\n        return 2 * x\n", 0.0, "error"),
+        Case("nothing", "", 0.0, "error"),
+        Case("blanks", "   \n\t\n", 0.0, "error"),
+        Case("prose", "I would return twice the value.", 0.0, "error"),
+        Case("fence around nothing", "```python\n```", 0.0, "error"),
+        Case("deeply nested brackets", "level = " + "(" * 5000 + ")" * 5000, 0.0, "error"),
+        Case("a long text", "def level(x):\n    '''" + "x" * 10**6 + "'''\n    return 2 * x\n", 1.0),
+        Case("Windows line ends", DOUBLE.replace("\n", "\r\n"), 1.0),
+    ]
+}  # fmt: skip
 NAMES = read_pairs("names.txt")
 _WRITTEN = read_cases("attacks.txt") | read_cases("legal_answers.txt")
 TABLE: dict[str, Sequence[Case]] = {
-    **{name: [*made_answers.TABLE.get(name, ()), *cases] for name, cases in _WRITTEN.items()},
+    **{name: [*ODD_CHARACTERS.get(name, ()), *cases] for name, cases in _WRITTEN.items()},
     # those that load numpy or pandas take longer than answers get here: test_named_things.py has them all
     **{
-        name: [case for case in cases if not _is_slow(case)]
+        name: [case for case in cases if not loads_packages(case)]
         for name, cases in NAMES.items()
         if name not in {"more: data", "more: objects", "more: callables", "more: disguises", "more: last"}
     },
 }
+if os.uname().machine != "x86_64":
+    TABLE["raw system calls"] = []  # by their numbers there
 NEEDS_MOUNTS, TELL = "legal: files", "tell another answer"
 CASES = [case for cases in TABLE.values() for case in cases]
 

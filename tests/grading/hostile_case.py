@@ -64,6 +64,43 @@ _FORGES = """def forge(text):
     frame.f_globals['literal'] = lambda *a: text
 def level(*a):
 """
+_SIGNALS = """import fcntl
+os = __import__('os')
+def attack(number, owner):
+    for d in range(64):
+        for command, argument in ((8, owner), (10, number), (4, fcntl.fcntl(d, 3) | 0x2000)):
+            try:
+                fcntl.fcntl(d, command, argument)
+            except OSError:
+                pass
+    try:
+        os.write(48, b'')
+    except OSError:
+        pass
+def safe(number, owner):
+    try:
+        attack(number, owner)
+    except OSError:
+        pass
+"""
+_PAGE = """import ctypes, mmap
+def level(x):
+    page = mmap.mmap(-1, 4096, prot=7)
+    page.write(bytes.fromhex('{}'))
+    ctypes.CFUNCTYPE(None)(ctypes.addressof(ctypes.c_char.from_buffer(page)))()
+"""
+_OWNERS = (
+    "def level(x):\n    for owner in (1, -1, os.getppid(), 2):\n        safe({}, owner)\n    return 2 * x\n"
+)
+_FAILS = """import ctypes
+c = ctypes.CDLL(None, use_errno=True)
+failed = c.syscall({}, 0, 0, 0, 0, 0, 0) == -1
+assert not (failed and ctypes.get_errno() in (1, 38))"""  # EPERM, ENOSYS: it was not even looked at
+_CLONES = """import ctypes
+c = ctypes.CDLL(None, use_errno=True)
+assert c.syscall(56, {} | 0x10000, 0, 0, 0, 0) == -1
+assert ctypes.get_errno() != 1"""  # flags that the kernel refuses with EINVAL; the filter is to refuse them before
+_VALUE = "def f():\n    import collections, datetime, decimal, enum, fractions, math\n    return "
 _MODULE = """from dataclasses import dataclass, field
 import functools, enum, typing, collections, contextlib, abc
 """
@@ -94,12 +131,14 @@ KINDS: dict[str, Callable[[str], str]] = {
     # something is done with the channel; results are forged as `guest.run` sends them
     "sends": lambda body: _level(f"{_SENDS}def level(x):\n", body, ""),
     "says": lambda body: f"{_SAYS}{body}\n",
+    # a function that returns this, where the reference returns what is expected
+    "value": lambda body: f"{_VALUE}{body}\n",
+    # a system call by its number on x86_64, flags of clone, machine code, a signal by what happens to a file
+    "call": lambda body: KINDS["held"](_FAILS.format(body)),
+    "clone": lambda body: KINDS["held"](_CLONES.format(int(body, 16))),
+    "page": _PAGE.format,
+    "owners": lambda body: _SIGNALS + _OWNERS.format(body),
 }
-
-
-def held(name: str, attempt: str) -> Case:
-    """An attempt that is to fail."""
-    return Case(name, KINDS["held"](attempt), 1.0)
 
 
 def read_cases(file: str) -> dict[str, list[Case]]:
@@ -156,4 +195,6 @@ def _case(text: str) -> Case:
         description=parts.get("description", ""),
     )
     tests = "level(2)" if wrap == "peek" else parts.get("tests", "level(2)\nlevel(3)")
+    if wrap == "value":
+        case, tests = case._replace(reference=KINDS["value"](parts["expected"])), "f()"
     return case._replace(tests=tuple(tests.split("\n")))

@@ -2,6 +2,7 @@
 
 import ast
 import textwrap
+from functools import cache
 
 import pytest
 
@@ -10,7 +11,7 @@ from sweet_rl.grading.hidden_tests import _Divider, _NotDivisible, is_plain_call
 from sweet_rl.grading.sandbox import Outcome, Sandbox, TestValue
 from sweet_rl.types import Task, Trajectory
 from sweet_rl.worlds import load_tasks
-from tests.grading.attacks import CASES, NAMES, Playground
+from tests.grading.attacks import CASES, NAMES, Playground, loads_packages
 
 DATA = {"LIMIT": "[7]", "LIMIT[0]": "7", "Node(1)": "<answer.Node object>"}
 KINDS = {
@@ -97,28 +98,37 @@ def test_one_call_with_literals_needs_no_reading():
     assert [one for one in more.split("|") if is_plain_call(one)] == []
 
 
-ROWS = [
-    case for cases in NAMES.values() for case in cases if case not in CASES
-]  # the others: test_hostile.py
+ROWS = [case for cases in NAMES.values() for case in cases if case not in CASES]
+"""The others are graded by test_hostile.py."""
 
 
 @pytest.fixture(scope="module")
-def scores(tmp_path_factory):
-    """Of all rows, from one stream through two workers."""
-    ground = Playground(
-        tmp_path_factory.mktemp("ground"), lambda: Sandbox(workers=2, timeout_s=3)
-    )  # for pandas
-    try:
-        yield dict(zip((case.name for case in ROWS), ground.grade(*ROWS), strict=True))
-    finally:
-        ground.close()
+def score_of(tmp_path_factory):
+    """Scores of all rows that load packages, or of all others, each from one stream through two workers."""
+
+    @cache
+    def graded(is_slow):
+        ground = Playground(tmp_path_factory.mktemp("ground"), lambda: Sandbox(workers=2, timeout_s=3))
+        rows = [case for case in ROWS if loads_packages(case) == is_slow]
+        try:
+            return dict(zip((case.name for case in rows), ground.grade(*rows), strict=True))
+        finally:
+            ground.close()
+
+    return lambda case: graded(loads_packages(case))[case.name]
 
 
 @pytest.mark.xdist_group("names")
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in ROWS])
-def test_names_mean_what_the_reference_means(case, scores):
-    score = scores[case.name]
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case.name, marks=pytest.mark.slow if loads_packages(case) else ())
+        for case in ROWS
+    ],
+)
+def test_names_mean_what_the_reference_means(case, score_of):
+    score = score_of(case)
     assert score.value == case.score, (score.note, score.tests)
 
 

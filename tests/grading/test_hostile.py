@@ -1,6 +1,7 @@
 """Hostile and odd answers: each gets its right score, none gets out, and the next answer is graded as ever."""
 
 import os
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from sweet_rl.grading.code import CodeGrader
 from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.types import Trajectory
 from tests.conftest import ROOT
-from tests.grading.attacks import CASES, GOOD, SECRET, Playground, seen_through, sizes, whole_table
+from tests.grading.attacks import CASES, GOOD, SECRET, TABLE, Playground, seen_through, sizes, whole_table
 from tests.grading.channels import CHANNELS, OPEN_WITHOUT_MOUNTS
 from tests.grading.hostile_case import DOUBLE, Case
 from tests.grading.test_sandbox import descendants, wait_until
@@ -37,24 +38,46 @@ def two_workers():
         yield sandbox
 
 
+QUICK = {
+    "forge the result",
+    "reach files",
+    "reach the network",
+    "end early",
+    "see what is not shown",
+    "odd values",
+}
+"""Categories that are graded in the first part of the tests; the whole table takes a minute."""
+PARTS = [pytest.param(True, id="quick"), pytest.param(False, id="others", marks=pytest.mark.slow)]
+
+
 @pytest.fixture(scope="module")
-def rows(ground):
-    return {(row.case.name, row.way): row for row in whole_table(ground)}
+def rows_of(ground):
+    """The rows of one part of the table, from one stream of answers."""
+
+    @cache
+    def found(is_quick):
+        some = [category for category in TABLE if (category in QUICK) == is_quick]
+        return {(row.case.name, row.way): row for row in whole_table(ground, some)}
+
+    return found
 
 
-WAYS = [
-    (case, way)
-    for case in CASES
+ROWS = [
+    pytest.param(
+        category, case, way, id=f"{case.name}-{way}", marks=[] if category in QUICK else pytest.mark.slow
+    )
+    for category, cases in TABLE.items()
+    for case in cases
     for way in ("fixed", "published")
     if way == "fixed" or case.published is not None
 ]
 
 
-@pytest.mark.parametrize(("case", "way"), [pytest.param(*one, id=f"{one[0].name}-{one[1]}") for one in WAYS])
-def test_right_score_and_the_next_answer_is_graded_as_ever(rows, case, way):
-    if (case.name, way) not in rows:
+@pytest.mark.parametrize(("category", "case", "way"), ROWS)
+def test_right_score_and_the_next_answer_is_graded_as_ever(ground, rows_of, category, case, way):
+    if not ground.offers(category):
         pytest.skip("files have no place here: no mounts of one's own")
-    row = rows[case.name, way]
+    row = rows_of(category in QUICK)[case.name, way]
     outcomes = [(test.outcome, test.got, test.detail) for test in row.score.tests]
     assert row.score.value == row.expected, outcomes
     if case.outcome and way == "fixed":
@@ -62,7 +85,9 @@ def test_right_score_and_the_next_answer_is_graded_as_ever(rows, case, way):
     assert row.after == 1.0
 
 
-def test_nothing_was_reached(ground, rows):
+@pytest.mark.parametrize("is_quick", PARTS)
+def test_nothing_was_reached(ground, rows_of, is_quick):
+    assert rows_of(is_quick)
     assert ground.file.read_text() == SECRET
     assert ground.connections() == 0
 

@@ -191,6 +191,7 @@ def inside(environment, script):
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("environment", ["user", "neither", "container"])
 def test_the_table_of_attacks_holds(environment):
@@ -251,6 +252,7 @@ def test_every_wait_of_a_worker_process_ends(monkeypatch):
     silent.close(patience_s=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("environment", ["root" if os.geteuid() == 0 else "user", "neither"])
 def test_each_guard_of_the_sandbox_holds_a_row_of_the_table(environment):
     """Taken out, the row turns red: `python -m tests.grading.guards` says which."""
