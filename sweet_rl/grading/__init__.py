@@ -1,7 +1,7 @@
 """Trajectories to scores; it knows nothing of rollouts, so that old runs can be graded again.
 
-Begin with `code.py`: an answer's text, the code in it, its hidden tests, a score. `hidden_tests.py` and `expressions.py`
-plan what is called and compared, `sandbox/` runs it, `pages/` grades web pages, `report.py` is the table.
+Begin with `code.py`: an answer's text, the code in it, its hidden tests, a score. `hidden_tests.py` plans what is
+called and compared, `sandbox/` runs it, `pages/` grades web pages, `report.py` is the table.
 
 Also here: from an answer's text to the code in it, by the published word filter and fences, or leniently, which shows
 how much of a score is a matter of format. The lenient reading only ever looks for a definition of the function that

@@ -181,6 +181,7 @@ TABLE = Path(__file__).with_name("agreement.txt")
 EVERY = 20
 
 
+@pytest.mark.slow
 def test_as_in_the_table():
     """On a hundred embedded tasks, five kinds for each. What the table says of a kind is for a person to judge.
 

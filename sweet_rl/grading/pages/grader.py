@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from sweet_rl.browsers.page import RenderedPage, Renderer, RenderFailed, extract_html
+from sweet_rl.browsers.page import RenderedPage, Renderer, RenderFailed
 from sweet_rl.concurrency import for_each
 from sweet_rl.grading.pages import Draft, drafts_of
 from sweet_rl.grading.pages.embedding import Embedder, ModelInput, Vector, cosine
@@ -78,19 +78,10 @@ def answer_picture(
 
 
 def answer_html(trajectory: Trajectory) -> str | None:
-    """The page whose picture is the answer; None where the dialogue holds none.
-
-    In our rows `drafts` names the turn, from 0, that gave the picture; else it is the last turn with a page.
-    """
-    replies = [message.content for message in trajectory.dialogue_history if message.role == "assistant"]
-    pages = [extract_html(content)[1] for content in replies]
-    drafts = trajectory.extra.get("drafts")
-    if isinstance(drafts, list) and trajectory.answer is not None:
-        named = [one for one in drafts if isinstance(one, dict) and one.get("image") == trajectory.answer]
-        turn = named[-1].get("turn") if named else None
-        if isinstance(turn, int) and 0 <= turn < len(pages) and pages[turn] is not None:
-            return pages[turn]
-    return next((page for page in reversed(pages) if page is not None), None)
+    """The page whose picture is the answer, else the last one; None where the dialogue holds none."""
+    drafts, answer = drafts_of(trajectory), trajectory.answer
+    named = [draft for draft in drafts if answer is not None and draft.image == answer]
+    return (named or drafts)[-1].html if drafts else None
 
 
 async def grade_drafts(
