@@ -21,9 +21,16 @@ from sweet_rl.grading.code import CodeGrader
 from sweet_rl.grading.sandbox import Job, Program, Sandbox
 from sweet_rl.types import Score, Task, Trajectory
 from tests.conftest import ROOT
-from tests.grading.channels import CHANNELS, OPEN_WITHOUT_MOUNTS, Channel
 from tests.grading.environments import ENVIRONMENTS, enter, why_not
-from tests.grading.hostile_case import DOUBLE, Case, read_cases, read_pairs
+from tests.grading.hostile_case import (
+    CHANNELS,
+    DOUBLE,
+    OPEN_WITHOUT_MOUNTS,
+    Case,
+    Channel,
+    read_cases,
+    read_pairs,
+)
 
 SECRET = "sesame-" + "opens-nothing"
 GOOD = Case("good", DOUBLE, 1.0)

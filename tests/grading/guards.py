@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.grading.attacks import CASES, Playground, seen_through
-from tests.grading.channels import CHANNELS
 from tests.grading.environments import ENVIRONMENTS, enter, why_not
+from tests.grading.hostile_case import CHANNELS
 
 _GRADING = "sweet_rl.grading"
 _HANGS_S = 3

@@ -12,8 +12,7 @@ from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.types import Trajectory
 from tests.conftest import ROOT
 from tests.grading.attacks import CASES, GOOD, SECRET, TABLE, Playground, seen_through, sizes, whole_table
-from tests.grading.channels import CHANNELS, OPEN_WITHOUT_MOUNTS
-from tests.grading.hostile_case import DOUBLE, Case
+from tests.grading.hostile_case import CHANNELS, DOUBLE, OPEN_WITHOUT_MOUNTS, Case
 from tests.grading.test_sandbox import descendants, wait_until
 
 pytestmark = [pytest.mark.xdist_group("hostile"), pytest.mark.timeout(400)]  # one table for all of them

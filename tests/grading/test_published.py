@@ -13,8 +13,7 @@ from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.records import load_trajectories
 from sweet_rl.types import AgentTurn, Task, Trajectory
 from sweet_rl.worlds import load_tasks
-from tests.grading.agreement import grade, made, table
-from tests.grading.mutations import KINDS
+from tests.grading.agreement import KINDS, grade, made, table
 
 pytestmark = pytest.mark.xdist_group("published_grading")  # one sandbox for all of them
 
