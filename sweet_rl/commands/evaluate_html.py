@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from sweet_rl import browsers
 from sweet_rl.browsers.page import Renderer, RenderFlags
@@ -39,6 +39,13 @@ class PageGradingFlags(
 
     clip_model: str | None = flag(
         None, "folder or hub name of a CLIP or SigLIP model; published: openai/clip-vit-base-patch32."
+    )
+
+    long_page: Literal["center", "tile"] = flag(
+        "center",
+        "what the model sees of a long page: center (its middle, as published) or tile (all of it, in squares).",
+        shown="all",
+        only=_WITH_CLIP,
     )
 
     def check_together(self) -> None:
@@ -103,7 +110,9 @@ def evaluate_html(flags: PageGradingFlags, /) -> None:
     if flags.clip_model:
         from sweet_rl.grading.pages.embedding import ClipEmbedder
 
-        embedder = ClipEmbedder(flags.clip_model, device=flags.device, batch_size=flags.batch_size)
+        embedder = ClipEmbedder(
+            flags.clip_model, device=flags.device, batch_size=flags.batch_size, long_page=flags.long_page
+        )
 
     async def main() -> None:
         async with browsers.open_renderer(settings) as renderer:
@@ -194,4 +203,4 @@ def _missing(file: GradedFile, job: PageGradingFlags) -> list[int]:
 
 def _model(job: PageGradingFlags) -> dict[str, Json]:
     """What the metric "clip" depends on; empty without a model."""
-    return {"clip_model": job.clip_model} if job.clip_model else {}
+    return {"clip_model": job.clip_model, "long_page": job.long_page} if job.clip_model else {}

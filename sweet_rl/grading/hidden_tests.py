@@ -41,7 +41,8 @@ _DESCRIBE = (
 def _described_(names):
     import sys
     found = {}
-    for name in names:
+    own = [name for name, value in globals().items() if isinstance(value, type) and value.__module__ == MODULE]
+    for name in [*names, *own]:
         if name in sys.modules and "." in name:
             found[name] = f"import {name}"
         value = globals().get(name, sys)
@@ -70,6 +71,7 @@ class Part(NamedTuple):
         inside: evaluated beside an answer: the value, or a tuple of values for `outside`.
         outside: what the test makes of these; None where the value itself is compared.
         imports: statements that `inside` needs.
+        crossing: classes whose objects may be in that tuple.
         returned: the tuple that the reference gives, as a literal.
         parts: how many values `outside` needs.
     """
@@ -77,6 +79,7 @@ class Part(NamedTuple):
     inside: str
     outside: str | None = None
     imports: str = ""
+    crossing: frozenset[str] = frozenset()
     returned: str = ""
     parts: int = 1
 
@@ -86,11 +89,13 @@ class Plan(NamedTuple):
 
     Args:
         tests: each of them.
+        classes: names of the reference's classes.
         problem: why no answer can be graded by them, whatever the reference gives.
         junk: what the tests make of answers that return the same for everything, by what they return.
     """
 
     tests: tuple[Part, ...]
+    classes: frozenset[str] = frozenset()
     problem: str = ""
     junk: Mapping[str, tuple[bytes, ...]] = {}
 
@@ -138,7 +143,7 @@ def plan_of(task: Task, sandbox: Sandbox) -> Plan:
     try:
         return _plan(task, sandbox.trusted)
     except RecursionError:
-        return Plan(whole, "its tests are nested too deeply")
+        return Plan(whole, problem="its tests are nested too deeply")
 
 
 def _plan(task: Task, sandbox: Sandbox) -> Plan:
@@ -147,21 +152,22 @@ def _plan(task: Task, sandbox: Sandbox) -> Plan:
     trees = [*map(_read, expressions)]
     nodes = itertools.chain.from_iterable(ast.walk(tree) for tree in trees if tree)
     names = sorted({ast.unparse(node) for node in nodes if isinstance(node, ast.Name | ast.Attribute)})
-    (found,) = ask([f"_described_({names!r})"], imports=_DESCRIBE, packed={0})
+    (found,) = ask([f"_described_({names!r})"], imports=_DESCRIBE, packed={0: ()})
     kinds: dict[str, str] = ast.literal_eval(found.text) if found.text else {}
     under_test = _under_test(task, [tree for tree in trees if tree], kinds, ask)
     wanted, tests, why = ask(expressions), [Part(one) for one in expressions], dict[int, str]()
     left = {at: tree for at, tree in enumerate(trees) if tree}  # else evaluating it says what it is
-    for reads in (False, True):
+    classes = frozenset(name for name, kind in kinds.items() if kind == "class")
+    for reads, crossing in ((False, frozenset[str]()), (True, frozenset()), (False, classes - under_test)):
         tried: dict[int, Part] = {}
         for at, tree in left.items():
             try:
-                tried[at] = _Divider(copy.deepcopy(tree), under_test, kinds, ask, reads).divided()
+                tried[at] = _Divider(copy.deepcopy(tree), under_test, kinds, ask, reads).divided(crossing)
             except _NotDivisible as error:
                 why.setdefault(at, str(error))
         if not tried:
             break
-        plan = Plan(tuple(tried.values()))
+        plan = Plan(tuple(tried.values()), classes)
         (results,) = sandbox.run([fixed_job([task], [plan], [task.ground_truth])])
         for at, value in zip(tried, finished([plan], results)[0], strict=True):
             if value.fingerprint == wanted[at].fingerprint or not has_value(wanted[at]):
@@ -169,7 +175,7 @@ def _plan(task: Task, sandbox: Sandbox) -> Plan:
                 del left[at]
             else:
                 why.setdefault(at, "what it makes more of is no literal")
-    plan = Plan(tuple(tests))
+    plan = Plan(tuple(tests), classes)
     if left:
         first = min(left)
         problem = f"{[*task.test_cases][first]} would show the answer what is expected: {why[first]}"
@@ -256,7 +262,7 @@ class _Divider(ast.NodeTransformer):
         self._inside: list[ast.expr] = []
         self._imports: dict[str, None] = {}
 
-    def divided(self) -> Part:
+    def divided(self, crossing: frozenset[str] = frozenset()) -> Part:
         """The test; raises `_NotDivisible`."""
         is_whole, rest = self._is_use(self._tree.body), self.visit(self._tree.body)
         imports, parts = "\n".join(self._imports), len(self._inside)
@@ -265,7 +271,7 @@ class _Divider(ast.NodeTransformer):
         if not parts:
             raise _NotDivisible("it calls no function that an answer has to define")
         inside = "".join(f"{ast.unparse(piece)}, " for piece in self._inside)
-        return Part(f"({inside})", ast.unparse(rest), imports, parts=parts)
+        return Part(f"({inside})", ast.unparse(rest), imports, crossing, parts=parts)
 
     def visit(self, node: ast.AST) -> ast.AST:
         """What stands outside in the place of a part."""
@@ -294,7 +300,7 @@ class _Divider(ast.NodeTransformer):
             if kind in {"class", "function", "data"}:
                 if self._needs_answer(node):
                     raise _NotDivisible("it hands what an answer returns to a helper in an argument")
-                (value,) = self._ask([ast.unparse(node)], packed={0})
+                (value,) = self._ask([ast.unparse(node)], packed={0: ()})
                 try:
                     ast.literal_eval(value.text)
                 except _UNREADABLE:
@@ -371,7 +377,7 @@ def fixed_job(tasks: Sequence[Task], plans: Sequence[Plan], sources: Sequence[st
             [test.inside for test in plan.tests],
             own_names(task),
             imports="\n".join(dict.fromkeys(test.imports for test in plan.tests if test.imports)),
-            packed={at for at, test in enumerate(plan.tests) if test.outside is not None},
+            packed={at: test.crossing for at, test in enumerate(plan.tests) if test.outside is not None},
         )
         for task, plan, source in zip(tasks, plans, sources, strict=True)
     ]
@@ -389,7 +395,8 @@ def _outside_job(tasks: Sequence[Task], plans: Sequence[Plan], values: Sequence[
         ]
         if found:
             outside, data, returned = zip(*found, strict=True)
-            programs.append(Program(task.ground_truth, outside, data=data, returned=returned))
+            program = Program(task.ground_truth, outside, data=data, returned=returned)
+            programs.append(program._replace(classes=plan.classes))
     return Job("fixed", programs) if programs else None
 
 

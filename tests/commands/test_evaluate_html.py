@@ -21,7 +21,7 @@ from tests.browsers.fake_renderer import FakeRenderer
 from tests.grading.pages.runs import FAR, NEAR, TARGET, read, row, write
 
 WAY = {"browser": "chromium", "network": "none", "allow_scripts": False, "viewport": "1366x768"}
-CLIP = {"clip_model": "m"}
+CLIP = {"clip_model": "m", "long_page": "center"}
 
 
 def evaluate(path, renderer=None, embedder=None, **more):
@@ -267,6 +267,7 @@ def test_a_wrong_k_changes_nothing(three):
         ({"metric": "beauty"}, "--metric"),
         ({"k": 0}, "--k"),
         ({"margin": 0.0}, "--margin"),
+        ({"long_page": "all"}, "--long_page"),
         ({"browser": "lynx"}, "--browser"),
         ({"viewport": "wide"}, "--viewport"),
     ],

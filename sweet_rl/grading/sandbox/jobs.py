@@ -12,7 +12,7 @@ import marshal
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -59,9 +59,11 @@ class Program(NamedTuple):
         own_names: builtins that the definition may replace, since the reference does.
         reference: for the published way, the code whose values are compared with.
         imports: statements that give the expressions names, also where the definition has such names.
-        packed: numbers of the tests whose values come back in full, as literals.
+        packed: numbers of the tests whose values come back in full, as literals, each with the names of classes whose
+            objects may be in it.
         data: of expressions that are evaluated outside, what an answer has returned (`guest.run.VALUES`).
         returned: what the reference has returned there.
+        classes: names of the classes whose objects may be in these.
     """
 
     source: str
@@ -69,9 +71,10 @@ class Program(NamedTuple):
     own_names: Sequence[str] = ()
     reference: str = ""
     imports: str = ""
-    packed: Collection[int] = frozenset()
+    packed: Mapping[int, Collection[str]] = {}
     data: Sequence[str] = ()
     returned: Sequence[str] = ()
+    classes: Collection[str] = ()
 
 
 @lru_cache(maxsize=100_000)

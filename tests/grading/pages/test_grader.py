@@ -12,7 +12,7 @@ from sweet_rl.browsers import Box, RenderedPage, RenderSettings, open_renderer
 from sweet_rl.browsers.chromium import Chromium
 from sweet_rl.errors import UsageError
 from sweet_rl.grading.pages import metrics
-from sweet_rl.grading.pages.embedding import ClipEmbedder, cosine
+from sweet_rl.grading.pages.embedding import ClipEmbedder, cosine, squares
 from sweet_rl.grading.pages.grader import FLOORS, PageGrader, answer_html
 from sweet_rl.grading.pages.metrics import WEIGHT_FREE, look
 from sweet_rl.records import trajectories_from_rows, trajectory_from_row
@@ -307,12 +307,31 @@ def test_features_are_those_of_the_models_own_preprocessing_whatever_the_batch(f
     assert 0 <= cosine(first, other) < 1
 
 
-def test_the_middle_of_a_long_page_is_seen(tmp_path):
-    clip = ClipEmbedder(str(save_tiny_clip(tmp_path, "clip")), device="cpu")
-    long = draw(SHOP, width=400, height=2000)
+def test_center_sees_the_middle_of_a_long_page_and_tile_the_mean_of_its_squares(tmp_path):
+    folder = str(save_tiny_clip(tmp_path, "clip"))
+    center, tile = ClipEmbedder(folder, device="cpu"), ClipEmbedder(folder, device="cpu", long_page="tile")
+    long, square = draw(SHOP, width=400, height=2000), draw(SHOP, width=300, height=300)
     end_changed = long.copy()
     end_changed.paste("red", (0, 1800, 400, 2000))
-    assert cosine(*embed(clip, long, end_changed)) == 1
+    assert cosine(*embed(center, long, end_changed)) == 1
+    assert cosine(*embed(tile, long, end_changed)) < 1 - 1e-4
+    np.testing.assert_array_equal(*[embed(way, square)[0] for way in (center, tile)])
+    page = draw(SHOP, width=400, height=1000)
+    parts = embed(center, *[page.crop((0, top, 400, top + 400)) for top in (0, 400, 600)])
+    expected = np.mean([part / np.linalg.norm(part) for part in parts], axis=0)
+    np.testing.assert_allclose(embed(tile, page)[0], expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("size", "starts"),
+    [((10, 10), [0]), ((10, 25), [0, 10, 15]), ((25, 10), [0, 10, 15]), ((10, 20), [0, 10])],
+)
+def test_squares(size, starts):
+    image = Image.fromarray(np.indices((size[1], size[0])).max(axis=0).astype(np.uint8))
+    tiles = squares(image)
+    assert [tile.size for tile in tiles] == [(10, 10)] * len(starts)
+    assert [tile.getpixel((0, 0)) for tile in tiles] == starts
+    assert len(squares(Image.new("RGB", (10, 5000)))) == 16
 
 
 def test_cosine_by_hand():

@@ -36,7 +36,18 @@ from types import CodeType, ModuleType
 from typing import Any, NamedTuple
 
 from . import isolation, seccomp
-from .values import MAX_TEXT, MODULE, NotPlainData, alike, fingerprint, finite, literal, settled
+from .values import (
+    MAX_TEXT,
+    MODULE,
+    NotPlainData,
+    alike,
+    apart,
+    fingerprint,
+    finite,
+    literal,
+    settled,
+    unpack,
+)
 
 for _value in (Quitter("exit", "EOF"), Quitter("quit", "EOF"), _Helper()):
     _name = getattr(_value, "name", "help")
@@ -82,7 +93,7 @@ def run_fixed(program: dict[str, Any], first: int) -> Iterator[Result]:
     `__name__` is not "__main__", as in the published evaluation, so that an answer's own try-out block is not
     run. Builtins that the answer has redefined or patched do not reach the expression, except the names in
     `own_names`, which the reference defines too; nor does what it calls by a name of `imports`. A value of a test
-    in `packed` is sent in full. With `data` (one literal for each test) the definition is the reference, and the
+    in `packed` is sent in full, with objects of the classes that stand there. With `data` (one literal for each test) the definition is the reference, and the
     data is what an answer has returned, where the reference has `returned` another.
     """
     expressions: list[Test] = program["expressions"]
@@ -109,10 +120,12 @@ def run_fixed(program: dict[str, Any], first: int) -> Iterator[Result]:
             if program["imports"]:
                 exec(program["imports"], scope)  # noqa: S102
             if data:
-                scope[VALUES] = _checked(data[number], program["returned"][number])
+                names = {name: scope[name] for name in program["classes"] if name in scope}
+                scope[VALUES] = _checked(data[number], program["returned"][number], names)
                 _running.append(expression)
-            value = settled(eval(expression, scope))  # noqa: S307 - likewise
-            limit = MAX_TEXT if number in program["packed"] else 2000
+            value, limit = settled(eval(expression, scope)), 2000  # noqa: S307 - likewise
+            if number in program["packed"]:
+                value, limit = apart(value, program["packed"][number]), MAX_TEXT
             yield Result(VALUE, fingerprint(value), literal(value, limit))
         except NotPlainData as error:
             yield Result(NOT_PLAIN, text=str(error)[:200])
@@ -121,12 +134,10 @@ def run_fixed(program: dict[str, Any], first: int) -> Iterator[Result]:
         _running.clear()
 
 
-def _checked(text: str, returned: str) -> Any:
+def _checked(text: str, returned: str, names: dict[str, Any]) -> Any:
     """The values; refuses what only passes a comparison for being of another kind than what the reference returns."""
-    from ast import literal_eval  # seldom needed, and every page that a worker has costs time
-
-    values = literal_eval(text)
-    wanted = literal_eval(returned) if returned else values
+    values = unpack(text, names)
+    wanted = unpack(returned, names) if returned else values
     if type(values) is not tuple or len(values) != len(wanted) or not all(map(alike, values, wanted)):
         raise NotPlainData("another kind of value than the reference's")
     if finite(wanted) and not finite(values):

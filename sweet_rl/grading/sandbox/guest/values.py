@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from _blake2 import blake2b  # hashlib would load OpenSSL into a process that is forked thousands of times
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from itertools import islice
 from typing import Any, NamedTuple
@@ -61,7 +61,15 @@ def alike(value: Any, wanted: Any) -> bool:
     A test may compare in a way that what is of another kind passes by chance: `all(a == b for a, b in zip(x, y))`.
     """
     kinds = [next((kind for kind in _KINDS if isinstance(one, kind)), None) for one in (value, wanted)]
-    if not value and not wanted:
+    if kinds == [None, None] and value is not None and wanted is not None:
+        fields, needed = _fields(value), _fields(wanted)
+        return type(value) is type(wanted) and all(
+            name in fields and alike(fields[name], needed[name]) for name in needed
+        )
+    if all(
+        one is None or (kind is not None and not one)
+        for kind, one in zip(kinds, (value, wanted), strict=True)
+    ):
         return True
     if kinds[0] is not kinds[1] or kinds[0] is None:
         return False
@@ -81,7 +89,17 @@ def finite(value: Any) -> bool:
         return value == value and abs(value) != float("inf")
     if isinstance(value, dict):
         return all(map(finite, value.items()))
-    return not isinstance(value, _ITEMS) or all(map(finite, value))
+    return all(map(finite, value if isinstance(value, _ITEMS) else _fields(value).values()))
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """What an object of the reference's has in its slots and its dictionary; nothing of an Enum's member."""
+    if type(value).__module__ != MODULE or hasattr(value, "_name_"):
+        return {}
+    named = [kind.__dict__.get("__slots__", ()) for kind in reversed(type(value).__mro__)]
+    slots = [slot for some in named for slot in ((some,) if type(some) is str else some)]
+    kept = [slot for slot in slots if slot not in {"__dict__", "__weakref__"} and hasattr(value, slot)]
+    return {slot: getattr(value, slot) for slot in kept} | getattr(value, "__dict__", {})
 
 
 _NUMBER, _TEXT, _ITEMS = int | float | complex, str | bytes, list | tuple | set | frozenset
@@ -332,6 +350,52 @@ _ENCODERS_BY_NAME: dict[str, Callable[[Any, Any, int], bytes]] = {  # nothing of
 }
 
 
+OBJECT = "_object_"
+
+
+def apart(value: Any, classes: Collection[str]) -> Any:
+    """The value, in which objects are `Parts` where their class is the answer's own and has one of these names."""
+    kind = type(value)
+    if kind.__module__ == MODULE and kind.__qualname__ in classes:
+        fields = {"_name_": value._name_} if hasattr(kind, "__members__") else _fields(value)
+        return Parts(OBJECT, (kind.__qualname__, apart(fields, classes)))
+    if kind is dict:
+        return {name: apart(one, classes) for name, one in value.items()}
+    return kind([apart(one, classes) for one in value]) if kind in {list, tuple} else value
+
+
+def unpack(text: str, names: Mapping[str, Any]) -> Any:
+    """What a literal says, in which an object has the class that `names` has for it."""
+    import ast  # seldom needed, and every page that a worker has costs time
+
+    def read(node: Any) -> Any:
+        match node:
+            case ast.Call(func=ast.Name(id="_object_"), args=[name, fields], keywords=[]):
+                return _rebuilt(names[read(name)], read(fields))
+            case ast.List():
+                return [*map(read, node.elts)]
+            case ast.Tuple():
+                return tuple(map(read, node.elts))
+            case ast.Dict():
+                return dict(zip(map(read, node.keys), map(read, node.values), strict=True))
+        return ast.literal_eval(node)
+
+    return read(ast.parse(text, mode="eval").body)
+
+
+def _rebuilt(kind: Any, fields: dict[str, Any]) -> Any:
+    """An object with these fields, of which nothing has been called; the member of an Enum by its name."""
+    if hasattr(kind, "__members__"):
+        return kind.__members__[fields["_name_"]]
+    made = object.__new__(kind)
+    for field, value in fields.items():
+        there = getattr(kind, field, None)
+        if hasattr(there, "__get__") and not hasattr(there, "__set__"):
+            raise ValueError(f"a field {field!r} in the place of a method")
+        object.__setattr__(made, field, value)
+    return made
+
+
 MAX_TEXT = 1 << 20
 """Of a value that is compared outside; a longer one has none."""
 
@@ -353,6 +417,8 @@ def _text(value: Any, limit: int) -> str:
     if type(value) is str:  # the most frequent ones first: this runs for every test of every answer
         return repr(value[: limit + 1])
     kinds = type(value).__mro__
+    if type(value) is Parts and value.kind == OBJECT:
+        return f"{OBJECT}({value.data[0]!r}, {_text(value.data[1], limit)})"
     if value is None or bool in kinds:
         return repr(value)
     if int in kinds:
