@@ -242,8 +242,8 @@ def constant_answer(task: Task, reference: Reference) -> str:
         candidate = value.text
         with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
             if value.inside:  # what a test compares itself, where that is one call
-                pieces = ast.parse(value.inside, mode="eval").body
-                candidate = ast.unparse(*pieces.elts) if isinstance(pieces, ast.Tuple) else CUT
+                pieces = getattr(ast.parse(value.inside, mode="eval").body, "elts", [])
+                candidate = ast.unparse(pieces[0]) if len(pieces) == 1 else CUT
             ast.parse(candidate, mode="eval")
             if not candidate.endswith(CUT):
                 text = candidate

@@ -258,3 +258,5 @@ def test_the_best_constant_answer_gives_what_is_compared(sandbox):
     assert "return 5" in answer
     assert [score.value for score in scores_of(sandbox, task, answer)] == [1.0]
     assert constant_floor(outputs) == pytest.approx(2 / 3)
+    several = task_of("def f(x):\n    return 5\n", "f(1) == f(2)", "f(1) + 0 == f(3)")
+    assert "return None" in constant_answer(several, CodeGrader(sandbox).reference_outputs([several])["t"])
