@@ -1,4 +1,4 @@
-"""The one list of commands; the console entry `sweet-rl`, with its help and its completion for shells.
+"""The one list of commands; the console entry `sweet-rl`, with its help.
 
 A stage is a function in `sweet_rl.commands`: its settings are the flags, its docstring is the help. Nothing heavy is
 imported before the flags are known to be good, so that `--help` is quick.
@@ -13,7 +13,7 @@ import io
 import os
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NoReturn
 
 from sweet_rl.cli.parse import flags_here, in_front, read, values_of
@@ -110,9 +110,6 @@ def main() -> None:
 
         print(__version__)
         sys.exit(0)
-    if arguments[0] in {"--completion", "--complete"}:
-        _complete(*arguments)
-        sys.exit(0)
     two = " ".join(arguments[:2]).replace("-", "_")
     known = COMMANDS if arguments[0].replace("-", "_") in COMMANDS or two in COMMANDS else stages()
     groups = {name.partition(" ")[0] for name in known if " " in name}
@@ -181,26 +178,11 @@ def _overview(group: str = "") -> str:
     shown = {name: summary for name, summary in stages().items() if name.startswith(group)}
     width = max(map(len, shown))
     lines = [f"  {name:<{width}}  {summary}" for name, summary in shown.items()]
-    lines += [
-        "",
-        "sweet-rl STAGE --help explains a stage's flags, --help-all every one of them.",
-        "sweet-rl --completion bash (or zsh, or fish) prints completion for a shell.",
-    ]
+    lines += ["", "sweet-rl STAGE --help explains a stage's flags, --help-all every one of them."]
     if sys.platform != "linux":
         limits = "grading code and rendering pages, which need Linux (docs/install.md)"
         lines.append(f"On {sys.platform} all works but {limits}.")
     return "\n".join(["usage: sweet-rl STAGE [--flags]", "", *lines])
-
-
-def _complete(what: str, *words: str) -> None:
-    """What a shell asks for: its script, or what the last of the words may become."""
-    if what == "--complete":
-        print("\n".join(candidates(words, stages(), load)))
-        return
-    shell = words[0] if words else ""
-    if shell not in SCRIPTS:
-        _die(str(no_such("completion for the shell", shell, SCRIPTS)), 2)
-    print(SCRIPTS[shell], end="")
 
 
 def _die(message: str, status: int) -> NoReturn:
@@ -217,9 +199,6 @@ def help_text(
     shown = [one for one in flags if whole or one.shown == "help" or one.default is REQUIRED]
     words = "".join(f" [{one.name} ...]" for one in flags if one.many)
     lines = [f"usage: {name} [--flag value ...]{words}", "", text, ""]
-    listing = getattr(function, "listing", None)
-    if listing is not None:
-        lines += [listing(), ""]
     for group in sorted(dict.fromkeys(one.group for one in shown), key=_EVERYWHERE.__eq__):
         lines.append(f"{group or 'flags'}:")
         for one in shown:
@@ -254,60 +233,3 @@ def _explained(flag: Flag) -> Iterator[str]:
         + (f"   ({'; '.join(notes)})" if notes else "")
     )
     yield words
-
-
-SCRIPTS: Final = {
-    "bash": """\
-# eval "$(sweet-rl --completion bash)"
-_sweet_rl() {
-    local IFS=$'\\n'
-    COMPREPLY=($(sweet-rl --complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
-}
-complete -o default -F _sweet_rl sweet-rl
-""",
-    "zsh": """\
-# eval "$(sweet-rl --completion zsh)", behind compinit
-_sweet_rl() {
-    local -a found
-    found=(${(f)"$(sweet-rl --complete "${(@)words[2,CURRENT]}" 2>/dev/null)"})
-    if (( $#found )); then compadd -a found; else _files; fi
-}
-compdef _sweet_rl sweet-rl
-""",
-    "fish": """\
-# sweet-rl --completion fish | source
-function __sweet_rl
-    set -l words (commandline -opc)
-    set -l last (commandline -ct)
-    sweet-rl --complete $words[2..-1] "$last" 2>/dev/null
-end
-complete -c sweet-rl -a '(__sweet_rl)'
-""",
-}
-
-
-def candidates(
-    words: Sequence[str], stages: Iterable[str], load: Callable[[str], Callable[..., Any]]
-) -> list[str]:
-    """What the last of the words may become."""
-    *before, last = words or [""]
-    before = [before[0].replace("-", "_"), *before[1:]] if before else []
-    name = next((one for one in stages if before[: one.count(" ") + 1] == one.split()), None)
-    if name is None:
-        following = {tuple(one.split()[: len(before) + 1]) for one in stages}
-        fits = {one[-1] for one in following if list(one[:-1]) == before and len(one) > len(before)}
-        return sorted(one for one in fits if one.startswith(last.replace("-", "_")))
-    given = before[name.count(" ") + 1 :]
-    try:
-        flags = flags_here(load(name), given)
-    except UsageError:  # a world that is half typed
-        flags = flags_here(load(name), ())
-    named = {each: one for one in flags for each in (one.name, *one.aliases)}
-    asked = named.get(given[-1][2:].replace("-", "_")) if given and given[-1].startswith("--") else None
-    if asked is not None and asked.kind is not bool:
-        return [str(one) for one in asked.choices if str(one).startswith(last)]
-    if not last.startswith("--"):
-        return []
-    typed = {word[2:].partition("=")[0].replace("-", "_") for word in given if word.startswith("--")}
-    listed = [one for one in flags if one.shown != "never" and not one.many and one.name not in typed]
-    return [f"--{one.name}" for one in listed if one.name.startswith(last[2:].replace("-", "_"))]

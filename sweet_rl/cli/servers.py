@@ -26,11 +26,10 @@ def retry_of(flags: Requests) -> RetryPolicy:
     """How often and how patiently a request is tried."""
     from sweet_rl.openai_client import RetryPolicy
 
-    patience_s = getattr(flags, "request_patience_s", RetryPolicy().patience_s)
     return RetryPolicy(
         attempts=flags.request_attempts,
         timeout_s=flags.request_timeout_s,
-        patience_s=patience_s,
+        patience_s=flags.request_patience_s,
         server_wait_s=flags.server_wait_s,
     )
 

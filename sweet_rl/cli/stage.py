@@ -86,7 +86,6 @@ def stage(
     without: Sequence[str] = (),
     facets: Callable[[Mapping[str, Any]], Facets] | None = None,
     options: Options | None = None,
-    listing: Callable[[], str] | None = None,
 ) -> Callable[[Callable[..., None]], Stage]:
     """Make a stage of a function whose positional-only parameters are dataclasses of flags.
 
@@ -103,7 +102,6 @@ def stage(
         facets: what the stage is about to do, from the values of all flags; what was typed for something else
             is refused. It may raise UsageError.
         options: flags that depend on what another flag names.
-        listing: what the help says behind the docstring; made when help is asked for.
     """
 
     def decorate(function: Callable[..., None]) -> Stage:
@@ -152,7 +150,6 @@ def stage(
         run.flags = tuple(flags)  # type: ignore[attr-defined]
         run.options = options  # type: ignore[attr-defined]
         run.build = build  # type: ignore[attr-defined] # the settings alone, to check them before anything runs
-        run.listing = listing  # type: ignore[attr-defined]
         run.facets = facets  # type: ignore[attr-defined]
         return run
 

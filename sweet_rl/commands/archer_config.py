@@ -6,7 +6,7 @@ A world's own options are settings as well.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -72,23 +72,6 @@ def world_settings(config: Mapping[str, Json]) -> dict[str, Json]:
         return {}
     own = own_options(world_of(str(config["env_name"])))
     return {option.name: option.default for option in own if option.name != "place"}  # env_load_path
-
-
-def described(config: dict[str, Json]) -> str:
-    """Every setting with its value and what default.yaml says of it, by section; then the world's own."""
-    lines = []
-    own = world_settings(config)
-    for line in (CONFIGS / f"{DEFAULTS}.yaml").read_text(encoding="utf-8").splitlines():
-        key, colon, rest = line.partition(":")
-        if line.startswith("# --"):
-            lines += ["", line.strip("# -")]
-        elif colon and key in config:
-            lines.append(f"  {key}={config[key]!r}\n        {rest.partition('# ')[2]}")
-            own.pop(key, None)
-    if own:
-        lines += ["", str(config["env_name"])]
-        lines += [f"  {key}={config.get(key, default)!r}" for key, default in own.items()]
-    return "\n".join(lines).strip("\n")
 
 
 @cache
@@ -163,8 +146,9 @@ def not_of(key: str, owners: Sequence[str], world: str) -> UsageError:
 def _check_kind(key: str, value: Json, default: Json) -> None:
     """A setting keeps the kind of its default; one whose default is null takes what `default.yaml` says."""
     if default is None and key in _defaults():
-        kinds, what = (int, "a whole number or null") if key in _WHOLE else (str, "text or null")
+        kinds, what = ((int, "a whole number"), (str, "text"))[key not in _WHOLE]
         allowed: tuple[type, ...] = (kinds, type(None))
+        what += " or null"
     else:
         allowed, what = {
             bool: ((bool,), "true or false"),
@@ -176,34 +160,27 @@ def _check_kind(key: str, value: Json, default: Json) -> None:
         raise UsageError(f"{key} must be {what}, got {value!r}.")
 
 
+def destination_of(config: Mapping[str, Json]) -> Destination:
+    """Where the numbers of a run go: by log_to, or, where that is null, by the published switches."""
+    named, known = config["log_to"], (*KINDS, "none")
+    if named is not None and named not in known:
+        raise UsageError(f"log_to must be {any_of(known)}, got {named!r}.")
+    switches = {"tensorboard": "tensorboard", "use_wandb": "wandb"}
+    kinds = [kind for key, kind in switches.items() if config[key]] if named is None else [str(named)]
+    return Destination(
+        kinds=tuple(kind for kind in kinds if kind != "none"),
+        project=str(config["project_name"]),
+        name=str(config["run_name"]),
+        may_lack=("wandb",) if named is None else (),  # the published configurations ask for it
+    )
+
+
 _SHOWN: Final = {
     "rollout.mean": "return",
     "eval_rollout.mean": "evaluation",
     "q1.loss": "Q loss",
     "pg.loss": "policy loss",
 }
-
-# Switches that mean the same as log_to with that value; together they may name both.
-_PUBLISHED: Final = {"tensorboard": "tensorboard", "use_wandb": "wandb"}
-
-
-def destination_of(config: Mapping[str, Json], typed: Collection[str]) -> Destination:
-    """Where the numbers of a run go: by log_to, or by the switches; what is typed goes before what a file says."""
-    named, known = config["log_to"], (*KINDS, "none")
-    if named is not None and named not in known:
-        raise UsageError(f"log_to must be {any_of(known)}, got {named!r}.")
-    kinds = tuple(kind for key, kind in _PUBLISHED.items() if config[key])
-    may_lack = ("wandb",) if named is None else ()  # the published configurations ask for it
-    against = [key for key, kind in _PUBLISHED.items() if config[key] and named not in {None, kind}]
-    if against and ("log_to" in typed) == (against[0] in typed):
-        raise UsageError(
-            f"log_to={named} and {against[0]}=true contradict each other; leave one of them out."
-        )
-    if named is not None and (not against or "log_to" in typed):
-        kinds = () if named == "none" else (str(named),)
-    return Destination(
-        kinds, project=str(config["project_name"]), name=str(config["run_name"]), may_lack=may_lack
-    )
 
 
 class ProgressBar:

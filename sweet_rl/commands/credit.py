@@ -18,7 +18,7 @@ from sweet_rl.commands.sample_best_of_n import finish, turn_file
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import REQUIRED, flag
 from sweet_rl.flags.models import SERVED, Advantage, Critic, Tokenizer, WithoutHidden
-from sweet_rl.flags.shared import ContinuingOtherwise, Quiet, SavedPath, SaveSteps
+from sweet_rl.flags.shared import Continuing, Quiet, SavedPath, SaveSteps
 from sweet_rl.preferences.candidates import Candidates
 from sweet_rl.preferences.credit import (
     WAYS,
@@ -38,9 +38,7 @@ from sweet_rl.types import Json, Trajectory
 
 
 @dataclass(frozen=True, kw_only=True)
-class CreditFlags(
-    SavedPath, Critic, Advantage, WithoutHidden, Tokenizer, SaveSteps, ContinuingOtherwise, Quiet
-):
+class CreditFlags(SavedPath, Critic, Advantage, WithoutHidden, Tokenizer, SaveSteps, Continuing, Quiet):
     """Scores."""
 
     output_path: str | None = flag(

@@ -18,7 +18,7 @@ from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.commands.evaluate import GradedFile, check_outputs, graded_file
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Only, flag
-from sweet_rl.flags.models import Device, Metric
+from sweet_rl.flags.models import Metric, Placement
 from sweet_rl.flags.shared import BatchSize, Evaluation, FanOut, Margin, Quiet, Regrade, TempPath
 from sweet_rl.grading.pages import need_page_metrics
 from sweet_rl.grading.report import graded_with, shown
@@ -33,7 +33,7 @@ _WITH_CLIP = Only("clip_model", ("given",), "--clip_model")
 
 @dataclass(frozen=True, kw_only=True)
 class PageGradingFlags(
-    Evaluation, Regrade, Metric, Margin, Device, BatchSize, RenderFlags, FanOut, TempPath, Quiet
+    Evaluation, Regrade, Metric, Margin, Placement, BatchSize, RenderFlags, FanOut, TempPath, Quiet
 ):
     """Grading."""
 
@@ -71,6 +71,7 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
 @stage(
     "saved_path",
     defaults={"metric": "auto", "margin": 0.1, "batch_size": 32},
+    without=("dtype",),
     helps={
         "metric": "which metric becomes the reward; auto is clip with --clip_model, else combined.",
         "margin": "least difference of the rewards in a pair.",

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from sweet_rl import browsers, tracking
 from sweet_rl.browsers import RenderFailed
@@ -24,8 +24,8 @@ from sweet_rl.flags import REQUIRED, flag
 from sweet_rl.flags.models import MinReward, Tokenizer
 from sweet_rl.flags.shared import (
     Compatible,
+    Files,
     HardNegatives,
-    InputPath,
     Margin,
     OutputPath,
     Overwriting,
@@ -34,8 +34,6 @@ from sweet_rl.flags.shared import (
 )
 from sweet_rl.preferences.candidates import Candidates, candidates_from_rows
 from sweet_rl.preferences.step_pairs import (
-    Judge,
-    StepPair,
     draw_pairs,
     draw_singles,
     hard_negatives,
@@ -51,22 +49,17 @@ from sweet_rl.preferences.step_pairs import (
 )
 from sweet_rl.records import load_trajectories, read_rows, replace_file, replace_rows, trajectories_from_rows
 from sweet_rl.runs import new_file
-from sweet_rl.types import Json, Trajectory, digest
+from sweet_rl.types import Json, digest
 from sweet_rl.worlds import world_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepPairFlags(
-    InputPath, OutputPath, Margin, HardNegatives, MinReward, Tokenizer, Seeded, Compatible, Overwriting
-):
+class StepPairFlags(Files, Margin, HardNegatives, MinReward, Tokenizer, Seeded, Compatible, Overwriting):
     """Pairs."""
 
     get_sft: bool = flag(False, "write one random candidate as both sides, for fine-tuning.")
     no_prompt: bool = flag(False, "put the prompt into both texts instead of a field of its own.")
-    num_pairs: int = flag(
-        8, "pairs of each turn, at most; exactly so many with --with_replacement.", at_least=1
-    )
-    with_replacement: bool = flag(False, "the same pair may be drawn again.", shown="all")
+    num_pairs: int = flag(8, "pairs of each turn, at most.", at_least=1)
     draws: Literal["halves", "across", "best"] = flag(
         "halves",
         "which candidates are chosen and which rejected: halves (the larger scores against the smaller), across (those "
@@ -96,30 +89,26 @@ class StepPairFlags(
     def check_together(self) -> None:
         """What contradicts itself."""
         super().check_together()
-        for name, given in (
-            ("draws", self.draws != "halves"),
-            ("min_score", self.min_score is not None),
-            ("margin", self.margin),
-            ("hard_negatives", self.hard_negatives),
-            ("twins", self.twins),
-        ):
-            if self.published and given:
-                raise UsageError(
-                    f"--{name} {getattr(self, name)} is not published: leave --compat published out."
-                )
+        own = [name for name, usual in _OURS.items() if getattr(self, name) != usual]
+        if self.published and own:
+            raise UsageError(
+                f"--{own[0]} {getattr(self, own[0])} is not published: leave --compat published out."
+            )
         if self.twins_from is not None and not self.twins:
             raise UsageError("--twins_from says where --twins come from: pass that as well.")
-        ranked = self.draws != "halves" or self.min_score is not None or self.margin
-        if self.get_sft and (ranked or self.hard_negatives or self.twins or self.oracle_of):
+        if self.get_sft and (own or self.oracle_of):
             raise UsageError(
-                "--get_sft draws single candidates: leave --draws, --margin, --min_score, --hard_negatives, "
-                "--twins and --oracle_of out."
+                f"--get_sft draws single candidates: leave --{', --'.join(_OURS)} and --oracle_of out."
             )
 
     @property
     def rule(self) -> dict[str, Any]:
         """Which pairs there may be (`sweet_rl.preferences.step_pairs.allowed_pairs`)."""
         return {"draws": self.draws, "margin": self.margin, "min_score": self.min_score}
+
+
+_OURS: Final = {"draws": "halves", "min_score": None, "margin": 0.0, "hard_negatives": 0, "twins": 0.0}
+"""Flags that the published script lacks, with what leaves it as it is."""
 
 
 @recorded("generate_random_pairs_from_ranks", reads=("input_path", "twins_from", "tokenizer"))
@@ -159,25 +148,33 @@ def generate_random_pairs_from_ranks(flags: StepPairFlags, /) -> None:
             )
     end_tokens = _end_tokens(rows, flags.tokenizer, flags.input_path)
     rng = random.Random(flags.seed)
-    count, again = flags.num_pairs, flags.with_replacement
     if flags.published:
-        drawn = published_draws(rows, count, rng, get_sft=flags.get_sft, path=flags.input_path)
+        drawn = published_draws(rows, flags.num_pairs, rng, get_sft=flags.get_sft, path=flags.input_path)
     elif flags.get_sft:
-        drawn = [draw_singles(row, count, rng, with_replacement=again) for row in rows]
+        drawn = [draw_singles(row, flags.num_pairs, rng) for row in rows]
     else:
-        drawn = [draw_pairs(row, count, rng, with_replacement=again, **flags.rule) for row in rows]
+        drawn = [draw_pairs(row, flags.num_pairs, rng, **flags.rule) for row in rows]
     pairs: list[dict[str, Json]] = [
         pair_row(row, pair, end_token=end, no_prompt=flags.no_prompt, published=flags.published)
         for row, end, row_pairs in zip(rows, end_tokens, drawn, strict=True)
         for pair in row_pairs
     ]
     if not pairs:
-        why = why_unusable(rows, **flags.rule)
         raise UsageError(
-            f"No row of {flags.input_path!r} gives a pair: {why}. Sample more "
+            f"No row of {flags.input_path!r} gives a pair: {why_unusable(rows, **flags.rule)}. Sample more "
             "candidates (--best_of_n), or at a higher temperature."
         )
-    guards = _guards(rows, drawn, end_tokens, flags, rng)
+    guards: list[dict[str, Json]] = []
+    for row, end, row_pairs in zip(rows, end_tokens, drawn, strict=True) if flags.hard_negatives else ():
+        more: dict[str, Any] = {"end_token": end, "no_prompt": flags.no_prompt}
+        guards += hard_negatives(row, row_pairs, flags.hard_negatives, rng, **more)
+    if flags.twins:
+        held, wanted = _twins(rows, end_tokens, flags), round(flags.twins * len(pairs))
+        if len(held) < wanted:
+            print(
+                f"--twins {flags.twins:g} asks for {wanted} twins; there are {len(held)}, and all are taken."
+            )
+        guards += rng.sample(held, min(wanted, len(held)))
     every = pairs + guards
     rng.shuffle(every)
     tracking.writes(flags.output_path)
@@ -185,81 +182,48 @@ def generate_random_pairs_from_ranks(flags: StepPairFlags, /) -> None:
     without = [row for row, row_pairs in zip(rows, drawn, strict=True) if not row_pairs]
     print(f"{len(pairs)} pairs of {len(rows) - len(without)} turns are in {flags.output_path}.")
     if without:
-        why = why_unusable(without, **flags.rule)
-        print(f"{len(without)} turns gave none: {why}.")
+        print(f"{len(without)} turns gave none: {why_unusable(without, **flags.rule)}.")
     for kind, count in Counter(row["guard"] for row in guards).items():
         print(f"{count} rows of {kind}s are among them.")
-    if not flags.get_sft:
-        _report(rows, drawn, judge, flags.oracle_of)
-
-
-def _guards(
-    rows: Sequence[Candidates],
-    drawn: Sequence[Sequence[StepPair]],
-    end_tokens: Sequence[str],
-    flags: StepPairFlags,
-    rng: random.Random,
-) -> list[dict[str, Json]]:
-    """Hard negatives and twins, as many as the flags say or there are."""
-    guards: list[dict[str, Json]] = []
-    least = 1.0 if flags.min_reward is None else flags.min_reward
-    if flags.hard_negatives:
-        for row, end, pairs in zip(rows, end_tokens, drawn, strict=True):
-            guards += hard_negatives(
-                row, pairs, flags.hard_negatives, rng, end_token=end, no_prompt=flags.no_prompt
-            )
-    if flags.twins:
-        held = _twins(rows, end_tokens, flags, least)
-        if not held:
-            raise UsageError(
-                f"--twins {flags.twins:g}: no turn of {flags.twins_from or flags.input_path!r} is of a dialogue "
-                f"with a reward of at least {least:g}. Lower --min_reward, or leave --twins out."
-            )
-        wanted = round(flags.twins * sum(map(len, drawn)))
-        if len(held) < wanted:
-            print(
-                f"--twins {flags.twins:g} asks for {wanted} twins; there are {len(held)}, and all are taken."
-            )
-        guards += rng.sample(held, min(wanted, len(held)))
-    return guards
+    if flags.get_sft:
+        return
+    margins = [margin_of(row, pair) for row, row_pairs in zip(rows, drawn, strict=True) for pair in row_pairs]
+    print(f"Scores of a pair differ by {fmean(margins):.3g} in the mean.")
+    if judge is not None and (found := right_pairs(rows, drawn, judge)):
+        total = sum(found)
+        print(
+            f"By the oracle of {flags.oracle_of}, {found.right / total:.1%} of the pairs are right, "
+            f"{found.wrong / total:.1%} the wrong way round, and in {found.alike / total:.1%} both turns are good or both are not."
+        )
+    elif flags.oracle_of is not None:
+        print(f"The world {flags.oracle_of} has no oracle of good turns for these.")
 
 
 def _twins(
-    rows: Sequence[Candidates], end_tokens: Sequence[str], flags: StepPairFlags, least: float
+    rows: Sequence[Candidates], end_tokens: Sequence[str], flags: StepPairFlags
 ) -> list[dict[str, Json]]:
     """Every turn of a successful dialogue, on both sides."""
+    least = 1.0 if flags.min_reward is None else flags.min_reward
     if flags.twins_from is None:
         found = [
             twin(row, end_token=end, no_prompt=flags.no_prompt)
             for row, end in zip(rows, end_tokens, strict=True)
             if succeeded(row, least)
         ]
-        return [one for one in found if one is not None]
-    return [
-        one
-        for trajectory in load_trajectories(flags.twins_from)
-        if trajectory.reward is not None and trajectory.reward >= least
-        for one in twins_of(trajectory, end_token=end_tokens[0], no_prompt=flags.no_prompt)
-    ]
-
-
-def _report(
-    rows: Sequence[Candidates], drawn: Sequence[Sequence[StepPair]], judge: Judge | None, world: str | None
-) -> None:
-    """Print by how much the scores of pairs differ, and what the oracle says of the pairs."""
-    margins = [margin_of(row, pair) for row, pairs in zip(rows, drawn, strict=True) for pair in pairs]
-    print(f"Scores of a pair differ by {fmean(margins):.3g} in the mean.")
-    if judge is None:
-        return
-    found = right_pairs(rows, drawn, judge)
-    if found is None:
-        print(f"The world {world} has no oracle of good turns for these.")
-        return
-    total = sum(found)
-    print(
-        f"By the oracle of {world}, {found.right / total:.1%} of the pairs are right, {found.wrong / total:.1%} the wrong "
-        f"way round, and in {found.alike / total:.1%} both turns are good or both are not."
-    )
+        held = [one for one in found if one is not None]
+    else:
+        held = [
+            one
+            for trajectory in load_trajectories(flags.twins_from)
+            if trajectory.reward is not None and trajectory.reward >= least
+            for one in twins_of(trajectory, end_token=end_tokens[0], no_prompt=flags.no_prompt)
+        ]
+    if not held:
+        raise UsageError(
+            f"--twins {flags.twins:g}: no turn of {flags.twins_from or flags.input_path!r} is of a dialogue "
+            f"with a reward of at least {least:g}. Lower --min_reward, or leave --twins out."
+        )
+    return held
 
 
 def _end_tokens(rows: Sequence[Candidates], tokenizer: str | None, path: str) -> list[str]:
@@ -269,7 +233,6 @@ def _end_tokens(rows: Sequence[Candidates], tokenizer: str | None, path: str) ->
         from sweet_rl.preferences.ranking import end_token_of
 
         return [end_token_of(load_tokenizer(tokenizer))] * len(rows)
-    found = []
     for row in rows:
         if row.end_token is None:
             raise DataError(
@@ -279,8 +242,7 @@ def _end_tokens(rows: Sequence[Candidates], tokenizer: str | None, path: str) ->
                 field="end_token",
                 repair="The file does not say what ends a turn: name the sampler's tokenizer with --tokenizer.",
             )
-        found.append(row.end_token)
-    return found
+    return [str(row.end_token) for row in rows]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -314,30 +276,22 @@ def picture_pairs(flags: PicturePairFlags, /) -> None:
     saved, output = Path(flags.saved_path), Path(flags.output_path)
     new_file(flags.output_path, "output_path", overwrite=flags.overwrite)
     trajectories = trajectories_from_rows(list(read_rows(saved)), path=flags.saved_path)
-    targets = _targets(trajectories, saved, output, flags)
+    shown: dict[str, str] = {}  # each target's picture, relative to the output's folder
+    for trajectory in trajectories:
+        image = trajectory.extra.get("target_image")
+        if isinstance(image, str) and (saved.parent / image).is_file():
+            shown[trajectory.task.ground_truth] = os.path.relpath(saved.parent / image, output.parent)
+    tasks = [one.task for one in trajectories]
+    missing = {task.ground_truth: task.task_id for task in tasks if task.ground_truth not in shown}
+    if missing:
+        import asyncio
+
+        shown |= asyncio.run(_rendered(missing, output, flags))
+    targets = [shown[task.ground_truth] for task in tasks]
     rows = shown_pairs(read_rows(flags.pairs_path), trajectories, targets, path=flags.pairs_path)
     tracking.writes(output)
     replace_rows(output, rows)
     print(f"{len(rows):,} pairs are in {output}.")
-
-
-def _targets(trajectories: Sequence[Trajectory], saved: Path, output: Path, flags: RenderFlags) -> list[str]:
-    """Each target's picture, relative to the output's folder; rendered where there is none."""
-    known: dict[str, str] = {}
-    for trajectory in trajectories:
-        image = trajectory.extra.get("target_image")
-        if isinstance(image, str) and (saved.parent / image).is_file():
-            known[trajectory.task.ground_truth] = os.path.relpath(saved.parent / image, output.parent)
-    missing = {
-        trajectory.task.ground_truth: trajectory.task.task_id
-        for trajectory in trajectories
-        if trajectory.task.ground_truth not in known
-    }
-    if missing:
-        import asyncio
-
-        known |= asyncio.run(_rendered(missing, output, flags))
-    return [known[trajectory.task.ground_truth] for trajectory in trajectories]
 
 
 async def _rendered(pages: dict[str, str], output: Path, flags: RenderFlags) -> dict[str, str]:

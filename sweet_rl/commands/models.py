@@ -26,7 +26,7 @@ from sweet_rl.chat.formats import (
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import DataError, ServiceError, StorageError, UsageError, missing_package
 from sweet_rl.flags import REQUIRED, Settings, flag
-from sweet_rl.flags.models import DType, Pretrain
+from sweet_rl.flags.models import Placement, Pretrain
 from sweet_rl.flags.shared import OutputPath, Overwriting
 from sweet_rl.records import locked, replace_file, sync_path
 
@@ -153,7 +153,7 @@ def _convert(gguf: Path, folder: Path) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MergeFlags(OutputPath, Pretrain, DType, Overwriting):
+class MergeFlags(OutputPath, Pretrain, Placement, Overwriting):
     """The adapter."""
 
     adapter_path: str = flag(
@@ -175,6 +175,7 @@ class MergeFlags(OutputPath, Pretrain, DType, Overwriting):
     },
     narrow={"dtype": {"choices": ("float32", "bfloat16")}},
     only={"dtype": None},
+    without=("device",),
 )
 def merge_adapters(flags: MergeFlags, /) -> None:
     """Merge a LoRA adapter into the weights of its model, for transformers, vLLM and further training.

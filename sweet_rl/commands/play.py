@@ -5,23 +5,18 @@ from __future__ import annotations
 import secrets
 import signal
 import sys
-from collections.abc import Mapping
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, TextIO
+from typing import TextIO
 
 from sweet_rl import tracking
-from sweet_rl.chat.formats import ChatFormat
-from sweet_rl.cli.parse import Facets
-from sweet_rl.cli.servers import key_in
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.commands.simulate_interactions import WORLD_OPTIONS
 from sweet_rl.errors import EpisodeError, ServiceError, UsageError
 from sweet_rl.flags import Only, flag
-from sweet_rl.flags.models import KeyVar
 from sweet_rl.flags.shared import Seeded, Tasks, WorldName
-from sweet_rl.players import oracle_flags
+from sweet_rl.players import HumanFlags
 from sweet_rl.players.cast import Cast
 from sweet_rl.records import Journal, trajectory_to_row
 from sweet_rl.rollout import Episode, LiveEpisode
@@ -35,14 +30,11 @@ from sweet_rl.types import (
     Task,
     Trajectory,
 )
-from sweet_rl.users import USERS
-from sweet_rl.worlds import Options, World, load_tasks, names, world_of
-
-_ASKS = Only("answered_by", ("oracle",), "worlds in which an oracle answers")
+from sweet_rl.worlds import Options, World, load_tasks, world_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlayFlags(WorldName, Tasks, Seeded, KeyVar):
+class PlayFlags(WorldName, Tasks, Seeded):
     """The game."""
 
     task: int | None = flag(
@@ -50,35 +42,11 @@ class PlayFlags(WorldName, Tasks, Seeded, KeyVar):
     )
     oracle: str = flag(
         "embedded",
-        "who answers questions: embedded (tables, no model), the folder of an encoder-decoder or a .pt file with its weights, or the address of a server: with --oracle_model one that speaks the OpenAI protocol, without it the published gradio server.",
-        only=_ASKS,
-    )
-    oracle_model: str | None = flag(
-        None,
-        "the server's name for its model; for a .pt file the model that its weights belong to.",
-        only=Only("oracle", ("seq2seq", "openai")),
+        "who answers questions: embedded (tables, no model), or your own, as module:ATTRIBUTE.",
+        only=Only("answered_by", ("oracle",), "worlds in which an oracle answers"),
     )
     record: str | None = flag(
         None, "a .jsonl file that the game is appended to as a trajectory, like an agent's."
-    )
-
-
-def _facets(flags: Mapping[str, Any]) -> Facets:
-    kind = oracle_kind(flags["oracle"], flags["oracle_model"])
-    return {"answered_by": {world_of(flags["world"]).user.by}, "oracle": {kind}}
-
-
-def _games() -> str:
-    """The worlds that a person can play, a line each; none whose package cannot be imported."""
-    found = {}
-    for name in names():
-        with suppress(UsageError):
-            world = world_of(name)
-            if world.user.by != "human":
-                found[name] = (type(world).__doc__ or "").strip().partition("\n")[0]
-    width = max(map(len, found))
-    return "\n".join(
-        ["Worlds:", *(f"  {name:<{width}}  {summary}".rstrip() for name, summary in found.items())]
     )
 
 
@@ -88,19 +56,14 @@ def _games() -> str:
     "tasks",
     "task",
     "seed",
-    "oracle",
-    "oracle_model",
-    "api_key_var",
     defaults={"seed": -1},
     helps={
-        "world": "what is played: one of the worlds above, or module:ATTRIBUTE.",
+        "world": "what is played: a world's name (a wrong one lists them), or module:ATTRIBUTE.",
         "tasks": "what may be drawn from, one of the world's lists or a file; default: all tasks of the world.",
         "seed": "draws the task and whatever the world leaves to chance; default -1: another one each time.",
     },
-    only={"api_key_var": Only("oracle", ("openai",))},
-    facets=_facets,
+    facets=lambda flags: {"answered_by": {world_of(flags["world"]).user.by}},
     options=WORLD_OPTIONS,
-    listing=_games,
 )
 def play(flags: PlayFlags, options: Options, /) -> None:
     """Play a game in the terminal: see what an agent sees, type what it would write, get its rewards.
@@ -116,43 +79,30 @@ def play(flags: PlayFlags, options: Options, /) -> None:
     world = world_of(flags.world)
     if world.user.by == "human":
         raise UsageError(f"{world.name} is a dialogue with a human, and no game that a person can play here.")
-    if flags.oracle != "embedded" and world.user.by != "oracle":
-        raise UsageError(f"{world.name} has no oracle: leave out --oracle.")
-    key_in(flags.api_key_var)
     seed = secrets.randbelow(2**31) if flags.seed < 0 else flags.seed
     asyncio.run(play_game(replace(flags, seed=seed), world, options))
-
-
-def oracle_kind(where: str, model: str | None) -> str:
-    """What runs the oracle that was typed: `embedded`, an address, or a model's folder, name or weights."""
-    if where == "embedded" or USERS.knows(where):
-        return where
-    if where.startswith(("http://", "https://")):
-        return "openai" if model else "gradio"
-    return "seq2seq"
 
 
 async def play_game(flags: PlayFlags, world: World, options: Options) -> None:
     """Play one game to its end, show the solution, record it."""
     task = choose_task(flags, world)
+    human = HumanFlags(env_model=flags.oracle)
+    cast = Cast(world=world, options=options, human=human, called={"--env_model": "--oracle"})
     async with AsyncExitStack() as stack:
         journal = stack.enter_context(Journal(flags.record)) if flags.record else None
         if flags.record:
             tracking.writes(flags.record, continues=True)
-        kind = oracle_kind(flags.oracle, flags.oracle_model)
-        human = oracle_flags(kind, flags.oracle, flags.oracle_model, flags.api_key_var)
-        cast = Cast(world=world, options=options, human=human)
+        if world.user.by == "oracle":
+            cast.check_human()
         playing = await stack.enter_async_context(cast.opened(None, concurrency=1))
         print(world.player_rules.format(turns=world.turns(options)))
         rows = journal.rows if journal is not None else ()
-        repeat = sum(
-            row.get("task_id") == task.task_id for _, row in rows
-        )  # rows have an identity of their own
-        provenance = {"agent_model": "human", "oracle": kind} | world.settings(options)
+        repeat = sum(row.get("task_id") == task.task_id for _, row in rows)  # rows have an identity each
+        provenance = {"agent_model": "human", "oracle": flags.oracle} | world.settings(options)
         env = playing.make_env()
         stack.push_async_callback(env.close)
         live = LiveEpisode(Episode(task, repeat, flags.seed), env, provenance)
-        await _play(live, world.transcript())
+        await _play(live, world)
         trajectory = live.trajectory
         print(f"\n{ending(trajectory)}")
         if journal is not None:
@@ -162,8 +112,9 @@ async def play_game(flags: PlayFlags, world: World, options: Options) -> None:
             raise ServiceError(f"The game failed and has no score: {trajectory.error}")
 
 
-async def _play(live: LiveEpisode, transcript: ChatFormat) -> None:
+async def _play(live: LiveEpisode, world: World) -> None:
     """Show what the world says, take lines from the terminal; at its end, or on Ctrl-C, the game stops."""
+    transcript = world.transcript()
     seen = await live.begin()
     if seen is not None:
         print(f"\n{seen.messages[-1].content.strip()}\n")
@@ -171,9 +122,8 @@ async def _play(live: LiveEpisode, transcript: ChatFormat) -> None:
         line = _read_line(f"{seen.turn + 1:>2}> ", sys.stdin)
         if line is None:
             print()
-            live.fail(
-                EpisodeError(StopReason.POLICY_FAILED, Failure("stopped", "the person stopped the game"))
-            )
+            stopped = Failure("stopped", "the person stopped the game")
+            live.fail(EpisodeError(StopReason.POLICY_FAILED, stopped))
             return
         completion = Completion(line, finish_reason=FinishReason.STOP)
         seen = await live.take(Generation(transcript.render(seen.messages), completion))
@@ -195,7 +145,7 @@ def choose_task(flags: PlayFlags, world: World) -> Task:
         raise UsageError(f"--tasks {source} holds no tasks of {world.name} alone.")
     if flags.task is None:
         return Random(flags.seed).choice(tasks)
-    if not 0 <= flags.task < len(tasks):
+    if flags.task >= len(tasks):
         raise UsageError(
             f"--task must be from 0 to {len(tasks) - 1} ({source} has {len(tasks)}), got {flags.task}."
         )
@@ -204,9 +154,9 @@ def choose_task(flags: PlayFlags, world: World) -> Task:
 
 def ending(trajectory: Trajectory) -> str:
     """How the game went, and the solution."""
-    turns = sum(message.role == "assistant" for message in trajectory.dialogue_history)
-    rewards = [getattr(message, "reward", None) or 0.0 for message in trajectory.dialogue_history]
-    total = f"{turns} turn{'' if turns == 1 else 's'}, {sum(rewards):g} in all."
+    turns = [message for message in trajectory.dialogue_history if isinstance(message, AgentTurn)]
+    rewards = sum(turn.reward or 0.0 for turn in turns)
+    total = f"{len(turns)} turn{'' if len(turns) == 1 else 's'}, {rewards:g} in all."
     lines = {
         StopReason.ENDED: f"The game is over after {total}",
         StopReason.TURN_LIMIT: f"That was the last turn: {total}",
@@ -215,8 +165,6 @@ def ending(trajectory: Trajectory) -> str:
     first = lines.get(trajectory.stop_reason or StopReason.ENDED, f"The game broke off after {total}")
     if trajectory.extra.get("solved") is True:
         first = f"Right! {total}"
-    if trajectory.error is not None and trajectory.stop_reason is not StopReason.POLICY_FAILED:
-        first += f" ({trajectory.error.kind}: {trajectory.error.detail})"
     solution = trajectory.task.ground_truth
     return f"{first}\nThe solution: {solution}" if solution else first
 
@@ -224,8 +172,7 @@ def ending(trajectory: Trajectory) -> str:
 def _read_line(prompt: str, typed: TextIO) -> str | None:
     """A line without its newline; None at the end of the input and on Ctrl-C.
 
-    Ctrl-C is put back to what Python does by itself: inside the event loop it would only take effect when the
-    line is finished.
+    Ctrl-C does what it does in Python by itself: inside the event loop it would take effect after the line.
     """
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:

@@ -22,28 +22,8 @@ from sweet_rl.commands.sample_best_of_n import finish, turn_file
 from sweet_rl.concurrency import for_each
 from sweet_rl.errors import DataError, UsageError, missing_package
 from sweet_rl.flags import REQUIRED, flag
-from sweet_rl.flags.models import (
-    IN_PROCESS,
-    SERVED,
-    VLLM,
-    Advantage,
-    BaseUrl,
-    Device,
-    DType,
-    KeyVar,
-    Requests,
-    Tokenizer,
-)
-from sweet_rl.flags.shared import (
-    Compatible,
-    ContinuingOtherwise,
-    InputPath,
-    LogTo,
-    ModelFanOut,
-    OutputPath,
-    Quiet,
-    SaveSteps,
-)
+from sweet_rl.flags.models import IN_PROCESS, SERVED, VLLM, Advantage, BaseUrl, Placement, Requests, Tokenizer
+from sweet_rl.flags.shared import Compatible, Files, ModelFanOut, Resumable, SaveSteps
 from sweet_rl.preferences.candidates import Candidates, candidates_from_rows
 from sweet_rl.preferences.ranking import (
     SWAPPED,
@@ -62,18 +42,7 @@ from sweet_rl.types import Json
 
 
 @dataclass(frozen=True, kw_only=True)
-class RankingFlags(
-    InputPath,
-    OutputPath,
-    Advantage,
-    Tokenizer,
-    SaveSteps,
-    ContinuingOtherwise,
-    Compatible,
-    LogTo,
-    Quiet,
-    ModelFanOut,
-):
+class RankingFlags(Files, Advantage, Tokenizer, SaveSteps, Resumable, Compatible, ModelFanOut):
     """Scores."""
 
     model_id: str = flag(
@@ -114,7 +83,7 @@ class RankingFlags(
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScorerFlags(BaseUrl, KeyVar, Requests, Device, DType, VLLM):
+class ScorerFlags(BaseUrl, Requests, Placement, VLLM):
     """The models that score."""
 
     engine: Literal["transformers", "vllm", "openai"] = flag(

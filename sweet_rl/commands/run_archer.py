@@ -17,14 +17,7 @@ from sweet_rl.chat import SMOLLM2, ChatFormat, InstructedChat, TokenizerChat, mo
 from sweet_rl.cli.parse import refuse
 from sweet_rl.cli.progress import NEARLY_ALL, on_interrupt, silence_libraries
 from sweet_rl.cli.stage import recorded, stage
-from sweet_rl.commands.archer_config import (
-    ProgressBar,
-    described,
-    destination_of,
-    load_config,
-    not_of,
-    owners_of,
-)
+from sweet_rl.commands.archer_config import ProgressBar, destination_of, load_config, not_of, owners_of
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.flags import Flag, Only, Settings, flag
 from sweet_rl.grading import GRADERS
@@ -52,7 +45,6 @@ class ConfigFlags(Settings):
         "a packaged one (those of configs/archer; a wrong name lists them), or a file of your own; default the first published one.",
     )
     config_dir: str | None = flag(None, "folder of that file; default the packaged configurations.")
-    settings: bool = flag(False, "list every setting with its value in this configuration, and stop.")
 
 
 @recorded("run_archer", resumes=True)
@@ -61,8 +53,8 @@ def run_archer(flags: ConfigFlags, /, *overrides: str) -> None:
     """Train a policy online: it plays, and learns from what it played.
 
     Settings are Hydra's: a file of configs/archer by its name, and key=value for what is to differ. A setting that does
-    not exist is refused. --settings lists all of them with their defaults. A run is a folder (save_path); the
-    same command resumes it, from its newest checkpoint, to the weights of a run that was never stopped.
+    not exist is refused; configs/archer/default.yaml explains them all. A run is a folder (save_path); the same command
+    resumes it, from its newest checkpoint, to the weights of a run that was never stopped.
 
     The smallest run needs no model and no download, and takes a minute:
     sweet-rl run_archer --config-name archer_debug
@@ -75,11 +67,7 @@ def run_archer(flags: ConfigFlags, /, *overrides: str) -> None:
         flags: the configuration.
         overrides: key=value for every setting that differs, as in lm_lr=1e-5 rollout_size=32.
     """
-    name = flags.config_name or str(world_of(first_for("archer")).archer.config)
-    if flags.settings:
-        print(described(load_config(name, overrides, flags.config_dir)))
-    else:
-        run(name, overrides, flags.config_dir)
+    run(flags.config_name or str(world_of(first_for("archer")).archer.config), overrides, flags.config_dir)
 
 
 TINY = "tiny"  # models that are made here, from the seed
@@ -111,7 +99,7 @@ def run(
 ) -> None:
     """Train as configured; resume a run that its folder already holds."""
     config = load_config(name, overrides, folder)
-    destination = destination_of(config, [override.partition("=")[0] for override in overrides])
+    destination = destination_of(config)
     world = world_of(config["env_name"])
     options = _options(config, world)
     cast = _who_answers(config, world, options)

@@ -20,7 +20,7 @@ from sweet_rl.commands.run_archer import TINY, template_of
 from sweet_rl.commands.simulate_interactions import simulate_interactions
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.flags import flag
-from sweet_rl.flags.models import AgentModel, Dataset, Device, DType, Iterations, MinReward, Skill
+from sweet_rl.flags.models import AgentModel, Dataset, Iterations, MinReward, Placement, Skill
 from sweet_rl.flags.shared import (
     GraderName,
     NumTasks,
@@ -37,7 +37,6 @@ from sweet_rl.worlds import first_for, load_tasks, options_of, own_options, worl
 if TYPE_CHECKING:
     from sweet_rl.online.replay import Transition
     from sweet_rl.online.settings import ArcherSettings
-    from sweet_rl.types import Trajectory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,16 +61,14 @@ class ShownFlags(
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecipeFlags(Iterations):
-    """How it learns; none given: what suits the policy."""
+class PupilFlags(Iterations, OutputDir, Placement, Overwriting):
+    """Who imitates, and how; what is not given is as suits the policy."""
 
     batch_size: int | None = flag(
         None, "turns over which a loss is a mean; default 8 as published, for a tiny policy 64.", at_least=1
     )
     grad_accum_steps: int | None = flag(
-        None,
-        "such means that are added up for a step; default 4 as published, for a tiny policy 1.",
-        at_least=1,
+        None, "such means in a step, added up; default 4 as published, for a tiny policy 1.", at_least=1
     )
     learning_rate: float | None = flag(
         None, "of Adam; default 1e-5 as published, for a tiny policy 2e-3.", above=0
@@ -79,12 +76,6 @@ class RecipeFlags(Iterations):
     max_grad_norm: float | None = flag(
         None, "gradients are clipped to it; default not at all as published, for a tiny policy 1.", above=0
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class PupilFlags(RecipeFlags, OutputDir, Device, DType, Overwriting):
-    """Who imitates."""
-
     policy_lm: str = flag(
         TINY,
         "the model that imitates: a folder, a hub name or smollm2; tiny: a GPT-2 made here, with a tokenizer learnt from the demonstrations.",
@@ -237,13 +228,6 @@ class Demonstrations:
         self.played = str(flags.tasks or self.config["tasks"] or world.tasks.of(self.options)[0])
         self.goes_on += [] if flags.env_load_path is None else [f"env_load_path={flags.env_load_path}"]
 
-    def refuses(self, game: Trajectory) -> bool:
-        """Whether it is of another world."""
-        named = world_in(game.provenance) if self.graded else None
-        return bool(self.world.tasks.refusal([game.task], self.world.name)) or (
-            named is not None and named.name != self.world.name
-        )
-
 
 def clone(
     settings: ArcherSettings,
@@ -312,15 +296,19 @@ def _played(show: Demonstrations, folder: Path, *, overwrite: bool) -> str:
 
 
 def _games(paths: Sequence[str], show: Demonstrations) -> list[list[Transition]]:
-    """Games that did not fail, as turns."""
+    """Games that did not fail, as turns; dialogues that have no grade get one."""
+    from sweet_rl.interface.grades import grade, grading_of
     from sweet_rl.online.replay import transitions
 
-    transcript, least = show.world.transcript(), show.flags.min_reward
+    world, transcript, least = show.world, show.world.transcript(), show.flags.min_reward
+    by = {} if show.flags.grader == "auto" else {"grader": show.flags.grader}
     found: list[list[Transition]] = []
     for path in paths:
         games = load_trajectories(path)
         for game in games:
-            if show.refuses(game):
+            named = world_in(game.provenance) if show.graded else None
+            other = named is not None and named.name != world.name
+            if other or world.tasks.refusal([game.task], world.name):
                 raise DataError(
                     f"is no task of {show.flags.world}",
                     path=path,
@@ -328,9 +316,13 @@ def _games(paths: Sequence[str], show: Demonstrations) -> list[list[Transition]]
                     value=game.task.task_id,
                     repair="Name the files' own world with --world.",
                 )
-        graded = _graded(games, show, Path(path).parent) if show.graded else games
+        todo = {at: one for at, one in enumerate(games) if one.reward is None and not one.failed}
+        if show.graded and todo:
+            grading = grading_of(show.options, by, folder=Path(path).parent)
+            graded = dict(zip(todo, grade([*todo.values()], **grading), strict=True))
+            games = [graded.get(at, game) for at, game in enumerate(games)]
         try:
-            for game in graded:
+            for game in games:
                 if least is None or (game.reward is not None and game.reward >= least):
                     found.append(transitions(game, transcript))
         except DataError as error:
@@ -341,14 +333,3 @@ def _games(paths: Sequence[str], show: Demonstrations) -> list[list[Transition]]
         repair = "Name other files, or a smaller --min_reward."
         raise DataError(f"leaves no game{wanted} to imitate", path=", ".join(paths), repair=repair)
     return shown
-
-
-def _graded(games: Sequence[Trajectory], show: Demonstrations, folder: Path) -> list[Trajectory]:
-    """Dialogues with their grades; those that have one keep it."""
-    from sweet_rl.interface.grades import grade, grading_of
-
-    by = {} if show.flags.grader == "auto" else {"grader": show.flags.grader}
-    todo = {place: game for place, game in enumerate(games) if game.reward is None and not game.failed}
-    found = grade([*todo.values()], **grading_of(show.options, by, folder=folder)) if todo else []
-    graded = dict(zip(todo, found, strict=True))
-    return [graded.get(place, game) for place, game in enumerate(games)]

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import json as encoder
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from sweet_rl import tracking
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import UsageError, suggestion
-from sweet_rl.flags import flag
-from sweet_rl.flags.shared import NumTasks, OutputPath, Overwriting, Prices, Seeded, Source
+from sweet_rl.flags import Settings, flag
+from sweet_rl.flags.shared import NumTasks, OutputPath, Overwriting, Seeded, Source
 from sweet_rl.records import replace_rows
 from sweet_rl.runs import new_file
-from sweet_rl.runs.reading import Found, Price, cost_of, load_prices, runs_below
+from sweet_rl.runs.reading import runs_below
 from sweet_rl.worlds import all_worlds, first_for, load_tasks, world_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunsFlags(Prices):
+class RunsFlags(Settings):
     """What is listed."""
 
     folder: str = flag(".", "where to look, with all folders in it.")
@@ -28,13 +28,7 @@ class RunsFlags(Prices):
     json: bool = flag(False, "print everything as JSON.")
 
 
-@stage(
-    "folder",
-    "run",
-    helps={
-        "prices": "TOML or JSON file with dollars per million tokens of models: what the runs have cost by it."
-    },
-)
+@stage("folder", "run")
 def runs(flags: RunsFlags, /) -> None:
     """List the runs whose outputs are in a folder: what made each file, when, with what, at what cost.
 
@@ -43,97 +37,58 @@ def runs(flags: RunsFlags, /) -> None:
     """
     if not Path(flags.folder).is_dir():
         raise UsageError(f"There is no folder {flags.folder!r}.")
-    table = load_prices(flags.prices) if flags.prices is not None else None
-    found = runs_below(Path(flags.folder))
+    found = [
+        (one.place, dict(one.content) | {"status": one.status}) for one in runs_below(Path(flags.folder))
+    ]
     if flags.run is not None:
-        print(encoder.dumps(_priced(_one(found, flags.run, flags.folder), table), indent=1))
+        ids = [str(content["id"]) for _, content in found]
+        fitting = [content for _, content in found if str(content["id"]).startswith(flags.run)]
+        if not fitting:
+            raise UsageError(
+                f"No run in {flags.folder!r} begins with {flags.run!r}{suggestion(flags.run, ids)}."
+            )
+        if len(fitting) > 1:
+            raise UsageError(
+                f"{flags.run!r} begins {len(fitting)} runs: {', '.join(str(one['id']) for one in fitting)}."
+            )
+        print(encoder.dumps(fitting[0], indent=1))
     elif flags.json:
-        listed = [_priced(one, table) | {"record": str(one.place)} for one in found]
-        print(encoder.dumps({"runs": listed}, indent=1))
+        print(encoder.dumps({"runs": [row | {"record": str(place)} for place, row in found]}, indent=1))
     elif found:
-        print("\n".join(_table([_cells(_priced(one, table)) for one in found])))
+        rows = [_HEAD, *(_cells(content) for _, content in found)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for row in rows:
+            print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
     else:
         print(f"No run has left a record in {flags.folder}.")
 
 
-def _one(found: Sequence[Found], wanted: str, folder: str) -> Found:
-    ids = [str(one.content["id"]) for one in found]
-    fitting = [one for one in found if str(one.content["id"]).startswith(wanted)]
-    if not fitting:
-        raise UsageError(f"No run in {folder!r} begins with {wanted!r}{suggestion(wanted, ids)}.")
-    if len(fitting) > 1:
-        raise UsageError(
-            f"{wanted!r} begins {len(fitting)} runs: {', '.join(i for i in ids if i.startswith(wanted))}."
-        )
-    return fitting[0]
+_HEAD: Final = (
+    *("id", "stage", "status", "started", "wall s", "output", "models", "seed", "tokens in", "out", "cost"),
+)
 
 
-def _priced(found: Found, prices: Mapping[str, Price] | None) -> dict[str, Any]:
-    content = dict(found.content) | {"status": found.status}
-    return content | ({"cost": cost_of(content["usage"], prices)} if prices is not None else {})
-
-
-def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    head = (
-        "id",
-        "stage",
-        "status",
-        "started",
-        "wall",
-        "output",
-        "models",
-        "seed",
-        "tokens in",
-        "out",
-        "cost",
-    )
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    return [
-        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in (head, *rows)
-    ]
-
-
-def duration(seconds: float) -> str:
-    """In words: 3.2 s, 4:05, 1:30:00."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes}:{rest:02d}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
-
-
-def _cells(content: Mapping[str, Any]) -> list[str]:
+def _cells(content: Mapping[str, Any]) -> tuple[str, ...]:
+    """A run's row of the table; tokens have a sign where some are not known, dollars are unknown where a price is."""
     used = [(model, row) for models in content["usage"].values() for model, row in models.items()]
     outputs = [str(output["path"]) for output in content.get("outputs") or []]
-    seeds = content.get("seeds") or {}
-    return [
-        str(content["id"]),
-        str(content["stage"]),
-        str(content["status"]),
+    tokens = []
+    for name in ("prompt_tokens", "completion_tokens"):
+        known = sum(row[name] or 0 for _, row in used)
+        whole = all(row[name] is not None and not row["replies_without_usage"] for _, row in used)
+        tokens.append("-" if not used else f"{known:,}" if whole else f">{known:,}" if known else "unknown")
+    cost = content.get("cost")
+    dollars = "-" if cost is None else "unknown" if cost["usd"] is None else f"${cost['usd']:.4f}"
+    return (
+        *(str(content[name]) for name in ("id", "stage", "status")),
         str(content.get("started"))[:16].replace("T", " "),
-        duration(float(content.get("wall_s") or 0.0)),
+        f"{float(content.get('wall_s') or 0.0):,.1f}",
         (outputs[0] if outputs else "-") + (f" +{len(outputs) - 1}" if len(outputs) > 1 else ""),
         ", ".join(dict.fromkeys(model or "?" for model, _ in used)) or "-",
-        ", ".join(map(str, seeds.values())) or "-",
-        tokens([row for _, row in used], "prompt_tokens"),
-        tokens([row for _, row in used], "completion_tokens"),
-        dollars(content.get("cost")),
-    ]
-
-
-def tokens(rows: Sequence[Mapping[str, Any]], name: str) -> str:
-    """Their sum by several models' counters; with a sign where it is more than what is known."""
-    known = sum(row[name] or 0 for row in rows)
-    if any(row[name] is None or row["replies_without_usage"] for row in rows):
-        return f">{known:,}" if known else "unknown"
-    return f"{known:,}" if rows else "-"
-
-
-def dollars(cost: Mapping[str, Any] | None) -> str:
-    """As a record has it; unknown where a price or a number of tokens is."""
-    if cost is None:
-        return "-"
-    return "unknown" if cost["usd"] is None else f"${cost['usd']:.4f}"
+        ", ".join(map(str, (content.get("seeds") or {}).values())) or "-",
+        *tokens,
+        dollars,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

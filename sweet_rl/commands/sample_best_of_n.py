@@ -20,17 +20,7 @@ from sweet_rl.cli.stage import built, recorded, stage
 from sweet_rl.contracts import Policy
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag
-from sweet_rl.flags.shared import (
-    BatchSize,
-    Compatible,
-    ContinuingOtherwise,
-    InputPath,
-    LogTo,
-    ModelFanOut,
-    OutputPath,
-    Quiet,
-    Seeded,
-)
+from sweet_rl.flags.shared import BatchSize, Compatible, Continuing, Files, ModelFanOut, Resumable, Seeded
 from sweet_rl.players import OWN, AgentFlags, PlayerFlags, engine_of, tokenizer_facts
 from sweet_rl.players.cast import Cast, Nowhere
 from sweet_rl.preferences.candidates import OfflineTurn, offline_turns, sample_turns, sampled_row
@@ -41,19 +31,12 @@ from sweet_rl.types import Completion, Failure, Json
 
 
 @dataclass(frozen=True, kw_only=True)
-class SamplingFlags(
-    InputPath, OutputPath, BatchSize, ContinuingOtherwise, Compatible, Seeded, LogTo, Quiet, ModelFanOut
-):
+class SamplingFlags(Files, BatchSize, Resumable, Compatible, Seeded, ModelFanOut):
     """Tasks."""
 
     best_of_n: int = flag(16, "candidates for each turn.", at_least=1)
     data_fraction: float = flag(
         1.0, "use the first so large a part of the trajectories; at least one.", above=0
-    )
-    random_tasks: bool = flag(
-        False,
-        "use the trajectories of randomly chosen tasks (by --seed) instead of the first ones.",
-        aliases=("shuffle",),
     )
 
 
@@ -111,7 +94,6 @@ def sample_best_of_n(flags: SamplingFlags, agent: AgentFlags, /) -> None:
         list(read_rows(flags.input_path)),
         flags.data_fraction,
         path=flags.input_path,
-        shuffle_seed=flags.seed if flags.random_tasks else None,
         published=flags.published,
     )
     if agent.agent_api == "chat" and not turns[0].prompt.startswith("[{"):
@@ -198,7 +180,7 @@ def sample_best_of_n(flags: SamplingFlags, agent: AgentFlags, /) -> None:
 @contextmanager
 def turn_file(
     path: str | Path,
-    flags: ContinuingOtherwise,
+    flags: Continuing,
     wanted: Mapping[TurnKey, str],
     settings: Mapping[str, Json],
     *,
@@ -214,10 +196,9 @@ def turn_file(
         done: set[TurnKey] = set()
         for line, row in journal.rows:
             key, where = key_of(row), f"{str(path)!r}, line {line}"
-            if not flags.force_continue:  # which accepts rows of other turns and settings, and keeps them
-                if wanted.get(key) != row.get(content):
-                    raise UsageError(f"{where}: this row is of a turn that is not among yours. {HOW_TO_MIX}")
-                check_settings(row.get(field) or {}, settings, where)
+            if wanted.get(key) != row.get(content):
+                raise UsageError(f"{where}: this row is of a turn that is not among yours. {HOW_TO_MIX}")
+            check_settings(row.get(field) or {}, settings, where)
             if field == "sampling" and has_failed(row):
                 done.discard(key)
             else:

@@ -12,27 +12,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from sweet_rl import tracking
 from sweet_rl.cli.parse import Facets
 from sweet_rl.cli.parse import Options as Chosen
 from sweet_rl.cli.progress import judge_failed, judge_full, progress, run_until_stopped, words_of
 from sweet_rl.cli.stage import built, given_flags, recorded, stage
-from sweet_rl.errors import UsageError
 from sweet_rl.flags import Only, flag
-from sweet_rl.flags.shared import (
-    BatchSize,
-    ContinuingOtherwise,
-    InputPath,
-    LogTo,
-    MaxFailed,
-    OutputPath,
-    Quiet,
-    Repeated,
-    Seeded,
-    WorldName,
-)
+from sweet_rl.flags.shared import BatchSize, Files, MaxFailed, Repeated, Resumable, Seeded, WorldName
 from sweet_rl.players import ANSWERED, RECAP, HumanFlags, PlayerFlags, engine_of
 from sweet_rl.players.cast import Cast
 from sweet_rl.records import Journal, trajectory_to_row
@@ -63,28 +51,17 @@ TAKEN = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlayingFlags(WorldName, Repeated, BatchSize, ContinuingOtherwise, MaxFailed, Seeded, LogTo, Quiet):
+class PlayingFlags(WorldName, Repeated, BatchSize, MaxFailed, Seeded, Resumable):
     """What is played."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimulationFlags(InputPath, OutputPath, PlayingFlags):
+class SimulationFlags(Files, PlayingFlags):
     """Inputs and outputs."""
 
-    retry: Literal["failed", "none"] = flag(
-        "failed", "with to_continue: failed (play episodes that failed again) or none.", shown="all"
-    )
     train: bool = flag(
         False, "accepted for the published command line; has no effect there either.", shown="never"
     )
-
-    def check_together(self) -> None:
-        """Whether there is something that may be tried again."""
-        super().check_together()
-        if self.retry == "none" and not self.to_continue:
-            raise UsageError(
-                "--retry none selects what --to_continue leaves unchanged; pass --to_continue as well."
-            )
 
 
 def _facets(flags: Mapping[str, Any]) -> Facets:
@@ -190,15 +167,7 @@ def planned(
     settings = cast.settings()
     episodes = schedule(tasks, flags.repeats, seed=flags.seed)
     with open_journal(flags.output_path, to_continue=flags.to_continue, overwrite=flags.overwrite) as journal:
-        todo = plan(
-            episodes,
-            journal.rows,
-            settings=settings,
-            path=flags.output_path,
-            force=flags.force_continue,
-            retry_failed=flags.retry == "failed",
-            repair=repair,
-        )
+        todo = plan(episodes, journal.rows, settings=settings, path=flags.output_path, repair=repair)
         if not (journal.rows or flags.overwrite or flags.to_continue):
             cast.options.check_place()
         journal.rows.clear()

@@ -6,17 +6,10 @@ Published behaviour: docs/published/sweet_rl.md#viewers-and-filter.
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import html
-import importlib
-import os
-import re
 import socket
 import sys
-import tempfile
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -24,13 +17,10 @@ from typing import TYPE_CHECKING, Final
 from sweet_rl import browsers, tracking
 from sweet_rl.browsers.page import RenderFlags
 from sweet_rl.cli.stage import recorded, stage
-from sweet_rl.errors import SweetRLError, UsageError
+from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag
-from sweet_rl.flags.shared import Listening, ListeningPort, Overwriting, SavedPath, TempPath
-from sweet_rl.records import replace_rows, trajectory_to_row
+from sweet_rl.flags.shared import Listening, Overwriting, SavedPath, TempPath
 from sweet_rl.runs import new_file
-from sweet_rl.runs.facts import entries_of
-from sweet_rl.tracking import is_record
 
 if TYPE_CHECKING:
     from sweet_rl.types import Trajectory
@@ -39,19 +29,16 @@ if TYPE_CHECKING:
 
 _PICTURE_MB = 100.0
 _PORT: Final = 9785
-_SHORT_LIVED_S: Final = 60.0
-"""So long a browser may take to begin."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShowFlags(Overwriting, ListeningPort):
+class ShowFlags(Overwriting, Listening):
     """Where files are to be looked at."""
 
     export: str | None = flag(
         None,
         "write everything to this HTML file, which opens offline, and end; more than 50 MB become a folder of that name.",
     )
-    open_browser: bool = flag(False, "open the page in the default browser.")
 
     def check_together(self) -> None:
         """Whether the page may be written there."""
@@ -65,7 +52,7 @@ class ShowFlags(Overwriting, ListeningPort):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ViewFlags(SavedPath, ShowFlags, Listening):
+class ViewFlags(SavedPath, ShowFlags):
     """Where a file is to be looked at."""
 
 
@@ -109,71 +96,43 @@ VIEW_HELPS: Final = {
 """What some flags mean wherever files are shown."""
 
 
-def show(
-    paths: Sequence[str], flags: ShowFlags, drawing: DrawingFlags | None = None, *, host: str = "127.0.0.1"
-) -> None:
+def show(paths: Sequence[str], flags: ShowFlags, drawing: DrawingFlags | None = None) -> None:
     """Serve until interrupted, or export."""
+    host = flags.host
     from sweet_rl.viewer.library import Library
 
-    with contextlib.ExitStack() as until_the_end:
-        made = until_the_end.enter_context(tempfile.TemporaryDirectory(prefix="sweet_rl_view_"))
-        library = Library(
-            list(_with_logs(paths, Path(made))),
-            drawing=None if drawing is None else drawing.contents,
-            named=paths,
+    library = Library(paths, drawing=None if drawing is None else drawing.contents)
+    if flags.export is not None:
+        megabytes = _PICTURE_MB if drawing is None else drawing.export_mb
+        _export(library, flags.export, flags, int(megabytes * 1_000_000))
+        return
+    from sweet_rl.cli.process import inert
+    from sweet_rl.serving import is_loopback
+    from sweet_rl.viewer.server import serve
+
+    if not is_loopback(host):
+        print(
+            f"warning: --host {host} lets every machine that can reach this one and knows the printed address read "
+            f"{inert(', '.join(paths))}; what is sent is not encrypted.",
+            file=sys.stderr,
         )
-        if flags.export is not None:
-            megabytes = _PICTURE_MB if drawing is None else drawing.export_mb
-            _export(library, flags.export, flags, int(megabytes * 1_000_000))
-            return
-        from sweet_rl.cli.process import inert
-        from sweet_rl.serving import is_loopback
-        from sweet_rl.viewer.server import serve
-
-        if not is_loopback(host):
-            print(
-                f"warning: --host {host} lets every machine that can reach this one and knows the printed address read "
-                f"{inert(', '.join(paths))}; what is sent is not encrypted.",
-                file=sys.stderr,
-            )
-        port = _PORT if flags.port is None else flags.port
-        if flags.port is None:
-            try:
-                family = socket.AF_INET6 if ":" in host else socket.AF_INET
-                socket.create_server((host, port), family=family).close()
-            except OSError as error:
-                if error.errno == errno.EADDRINUSE:  # anything else is said where it is listened on
-                    print(f"Port {port} is taken: a free one is used.", file=sys.stderr)
-                    port = 0
-        serve(library, host=host, port=port, on_ready=_announce(library, flags, Path(made)))
-
-
-def _with_logs(paths: Sequence[str], made: Path) -> Iterator[str | Path]:
-    """The paths, with logs of inspect_ai in them as files of trajectories in the folder `made`."""
-    readers = importlib.import_module("sweet_rl.integrations.export")  # a client of ours, as in the catalogue
-    for path in paths:
-        place = Path(path).expanduser()
-        files = list(entries_of(place)) if place.is_dir() else [place]
-        logs = [file for file in files if file.suffix == ".eval" and file.is_file()]
-        for file in files:
-            if file.suffix == ".json" and file.is_file() and not is_record(file):
-                with file.open("rb") as opened:
-                    head = opened.read(1 << 20)
-                if re.search(rb'"eval"\s*:\s*\{', head) and b'"status"' in head:
-                    logs.append(file)
-        if place not in logs and (len(logs) < len(files) or not logs):
-            yield path
-        for log in logs:
-            rows = made / (log.relative_to(place).parent if place.is_dir() else "") / f"{log.name}.jsonl"
-            rows.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                replace_rows(rows, map(trajectory_to_row, readers.trajectories_of(log)))
-            except SweetRLError as error:
-                if log == place:
-                    raise
-                print(f"not shown: {error}", file=sys.stderr)
-            else:
-                yield rows
+    port = _PORT if flags.port is None else flags.port
+    if flags.port is None:
+        try:
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            socket.create_server((host, port), family=family).close()
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:  # anything else is said where it is listened on
+                print(f"Port {port} is taken: a free one is used.", file=sys.stderr)
+                port = 0
+    count = sum(one.kind != "credit" for one in library.files)  # scores are shown with their dialogues
+    what = library.title if count == 1 else f"{count} files of {library.title}"
+    serve(
+        library,
+        host=host,
+        port=port,
+        on_ready=lambda url: print(f"{what} at {url} (Ctrl-C ends)", flush=True),
+    )
 
 
 def _export(library: Library, name: str, flags: ShowFlags, picture_bytes: int) -> None:
@@ -197,39 +156,10 @@ def _export(library: Library, name: str, flags: ShowFlags, picture_bytes: int) -
             f"{made.left_out} of {made.pictures} pictures found no room in it; --export_mb of "
             "`sweet-rl view` gives them more."
         )
-    if flags.open_browser:
-        _open(made.path.resolve().as_uri(), str(made.path))
-
-
-def _announce(library: Library, flags: ShowFlags, made: Path) -> Callable[[str], None]:
-    def on_ready(url: str) -> None:
-        count = sum(one.kind != "credit" for one in library.files)  # scores are shown with their dialogues
-        what = library.title if count == 1 else f"{count} files of {library.title}"
-        print(f"{what} at {url} (Ctrl-C ends)", flush=True)
-        if not flags.open_browser:
-            return
-        # The command line of a browser can be read by every user of the machine: it names a file of ours, which sends
-        # the browser to the address with the token.
-        page = made / "open.html"
-        with open(page, "w", opener=lambda path, how: os.open(path, how, 0o600)) as file:
-            file.write(f'<!doctype html><meta http-equiv="refresh" content="0; url={html.escape(url)}">\n')
-        _open(page.as_uri(), url)
-        soon = threading.Timer(_SHORT_LIVED_S, page.unlink, kwargs={"missing_ok": True})
-        soon.daemon = True
-        soon.start()
-
-    return on_ready
-
-
-def _open(url: str, shown: str) -> None:
-    import webbrowser
-
-    if not webbrowser.open(url):
-        print(f"no browser could be started here; open {shown} yourself")
 
 
 @recorded("view")
-@stage(helps={name: VIEW_HELPS[name] for name in ("port", "overwrite", "temp_path")})
+@stage(helps={name: VIEW_HELPS[name] for name in ("port", "host", "overwrite", "temp_path")})
 def view(flags: ShowFlags, drawing: DrawingFlags, /, *paths: str) -> None:
     """Look at files and folders of runs in a browser: dialogues, candidates, pairs, metrics, reports, records.
 
@@ -258,7 +188,6 @@ def view(flags: ShowFlags, drawing: DrawingFlags, /, *paths: str) -> None:
     "overwrite",
     "host",
     "port",
-    "open_browser",
     helps={name: VIEW_HELPS[name] for name in ("port", "host", "saved_path", "overwrite")},
 )
 def visualize_dialogue_histories(flags: ViewFlags, /) -> None:
@@ -269,7 +198,7 @@ def visualize_dialogue_histories(flags: ViewFlags, /) -> None:
     picture that was wanted. Serves the file to a browser on this machine until you press Ctrl-C, or writes one
     self-contained HTML file with --export. Press ? in the page for its keys.
     """
-    show([flags.saved_path], flags, host=flags.host)
+    show([flags.saved_path], flags)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -287,4 +216,4 @@ def visualize_design_dialogue_histories(flags: DesignViewFlags, /) -> None:
     browser on this machine until you press Ctrl-C, or writes one self-contained HTML file with --export. Press ?
     in the page for its keys.
     """
-    show([flags.saved_path], flags, flags, host=flags.host)
+    show([flags.saved_path], flags, flags)

@@ -39,7 +39,7 @@ class KeyVar(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BaseUrl(Settings):
+class BaseUrl(KeyVar):
     """Requests to servers."""
 
     base_url: str | None = flag(
@@ -69,12 +69,6 @@ class Requests(Settings):
         shown="all",
         only=ASKED,
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class PatientRequests(Requests):
-    """Requests to servers."""
-
     request_patience_s: float = flag(
         300.0,
         "seconds that a request which the server turns away (429, or 503 with Retry-After) waits in all; this uses "
@@ -105,15 +99,10 @@ class VLLM(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Device(Settings):
+class Placement(Settings):
     """Where models run."""
 
     device: str = flag("auto", "auto, cpu, cuda, cuda:1, ...", shown="all", only=IN_PROCESS)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DType(Settings):
-    """Where models run."""
 
     dtype: str = flag("auto", "auto, float32, bfloat16, float16.", shown="all", only=IN_PROCESS)
 

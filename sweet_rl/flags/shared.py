@@ -30,6 +30,11 @@ class OutputPath(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Files(InputPath, OutputPath):
+    """Inputs and outputs."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class SavedPath(Settings):
     """Inputs and outputs."""
 
@@ -113,8 +118,8 @@ class ReportPath(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prices(Settings):
-    """Like many stages."""
+class Budget(Settings):
+    """What a run may use of models behind servers, all its sessions and retries together; then it stops, resumably."""
 
     prices: str | None = flag(
         None,
@@ -122,12 +127,6 @@ class Prices(Settings):
         "what it has cost.",
         shown="all",
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Budget(Prices):
-    """What a run may use of models behind servers, all its sessions and retries together; then it stops, resumably."""
-
     max_cost: float | None = flag(
         None, "dollars by --prices, which must have every model.", above=0, shown="all", only=ASKED
     )
@@ -189,12 +188,8 @@ class Continuing(Overwriting):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContinuingOtherwise(Continuing):
+class Resumable(Continuing, LogTo, Quiet):
     """Like many stages."""
-
-    force_continue: bool = flag(
-        False, "continue although the file was made from other data or with other settings.", shown="all"
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,7 +285,7 @@ class ModelFanOut(FanOut):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ListeningPort(Settings):
+class Listening(Settings):
     """Where it listens."""
 
     port: int | None = flag(
@@ -299,12 +294,6 @@ class ListeningPort(Settings):
         at_least=0,
         at_most=65535,
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Listening(ListeningPort):
-    """Where it listens."""
-
     host: str = flag("127.0.0.1", "address to listen at.")
 
     @property

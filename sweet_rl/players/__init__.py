@@ -23,10 +23,9 @@ from sweet_rl.flags.models import (
     Agent,
     AgentModel,
     Critic,
-    Device,
-    DType,
     MaxTokens,
-    PatientRequests,
+    Placement,
+    Requests,
     ServerPlace,
     Tokenizer,
 )
@@ -64,7 +63,7 @@ ANSWERED: Final = dict.fromkeys(("hostname", "port"), _ANSWERED)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelFlags(MaxTokens, Tokenizer, Device, DType, VLLM, PatientRequests):
+class ModelFlags(MaxTokens, Tokenizer, Placement, VLLM, Requests):
     """The agent."""
 
     temperature: float = flag(1.0, "sampling temperature; 0 is greedy.", at_least=0, only=A_MODEL)
@@ -216,7 +215,7 @@ class PlayerFlags(AgentFlags, PromptedFlags, ReflectionFlags, TestTimeCriticFlag
 
 
 @dataclass(frozen=True, kw_only=True)
-class HumanFlags(ServerPlace, PatientRequests):
+class HumanFlags(ServerPlace, Requests):
     """The human."""
 
     env_model: str = flag(

@@ -6,7 +6,6 @@ Published behaviour: docs/published/sweet_rl.md#files, #sampling, #in-sampling-r
 from __future__ import annotations
 
 import math
-import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -46,16 +45,11 @@ class OfflineTurn:
 
 
 def choose_trajectories(
-    trajectories: Sequence[Trajectory],
-    fraction: float,
-    *,
-    shuffle_seed: int | None = None,
-    published: bool = False,
+    trajectories: Sequence[Trajectory], fraction: float, *, published: bool = False
 ) -> list[int]:
     """Indices of the trajectories that are sampled for, in file order.
 
-    Published: the first `int(len * fraction)`, which may be none. Otherwise at least one; with a
-    seed, those of randomly chosen tasks instead of the first ones.
+    Published: the first `int(len * fraction)`, which may be none. Otherwise at least one.
     """
     if not 0 < fraction <= 1:
         raise UsageError(f"--data_fraction must be above 0 and at most 1, got {fraction}.")
@@ -65,13 +59,7 @@ def choose_trajectories(
             f"--data_fraction {fraction} of {len(trajectories)} trajectories is less than one. Name a larger "
             "fraction; without --compat published at least one is taken."
         )
-    order = list(range(len(trajectories)))
-    if shuffle_seed is not None:
-        tasks = list(dict.fromkeys(trajectory.task.task_id for trajectory in trajectories))
-        random.Random(shuffle_seed).shuffle(tasks)
-        place = {task_id: i for i, task_id in enumerate(tasks)}
-        order.sort(key=lambda i: place[trajectories[i].task.task_id])
-    return sorted(order[: max(count, 1)])
+    return list(range(max(count, 1)))
 
 
 def offline_turns(
@@ -79,7 +67,6 @@ def offline_turns(
     fraction: float = 1.0,
     *,
     path: str | Path | None = None,
-    shuffle_seed: int | None = None,
     published: bool = False,
 ) -> list[OfflineTurn]:
     """Every agent turn of the chosen trajectories that has its prompt, in file order.
@@ -90,7 +77,7 @@ def offline_turns(
     if not trajectories:
         raise UsageError(f"{str(path)!r} holds no trajectories.")
     turns: list[OfflineTurn] = []
-    chosen = choose_trajectories(trajectories, fraction, shuffle_seed=shuffle_seed, published=published)
+    chosen = choose_trajectories(trajectories, fraction, published=published)
     lines: dict[tuple[str, int], int] = {}
     for index in chosen:
         line, trajectory = rows[index][0], trajectories[index]

@@ -91,12 +91,9 @@ def draw_pairs(
     draws: str = "halves",
     margin: float = 0.0,
     min_score: float | None = None,
-    with_replacement: bool = False,
 ) -> list[StepPair]:
-    """`count` pairs of `allowed_pairs`, uniformly: no two alike, so perhaps fewer; or with repetition."""
+    """`count` pairs of `allowed_pairs`, uniformly: no two alike, so perhaps fewer."""
     pairs = allowed_pairs(row, draws=draws, margin=margin, min_score=min_score)
-    if with_replacement:
-        return [rng.choice(pairs) for _ in range(count)] if pairs else []
     first: dict[tuple[str, str], StepPair] = {}
     for pair in pairs:
         first.setdefault((row.candidates[pair.chosen].text, row.candidates[pair.rejected].text), pair)
@@ -135,17 +132,11 @@ def right_pairs(
     return RightPairs(counts[1], counts[-1], counts[0]) if counts else None
 
 
-def draw_singles(
-    row: Candidates, count: int, rng: random.Random, *, with_replacement: bool = False
-) -> list[StepPair]:
+def draw_singles(row: Candidates, count: int, rng: random.Random) -> list[StepPair]:
     """Random candidates as both sides of a pair: data for fine-tuning through a trainer that wants pairs."""
     texts = [candidate.text for candidate in row.candidates]
-    places = [i for i, text in enumerate(texts) if with_replacement or texts.index(text) == i]
-    if with_replacement:
-        drawn = [rng.choice(places) for _ in range(count)] if places else []
-    else:
-        drawn = rng.sample(places, min(count, len(places)))
-    return [StepPair(place, place) for place in drawn]
+    places = [i for i, text in enumerate(texts) if texts.index(text) == i]
+    return [StepPair(place, place) for place in rng.sample(places, min(count, len(places)))]
 
 
 def published_draws(

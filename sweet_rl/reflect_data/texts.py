@@ -20,7 +20,7 @@ from sweet_rl.cli.servers import key_in
 from sweet_rl.cli.stage import Stage, StageEntry, stage, written_by
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.flags import REQUIRED, Only, Settings, flag, flags_of
-from sweet_rl.flags.models import BaseUrl, KeyVar, Requests
+from sweet_rl.flags.models import BaseUrl, Requests
 from sweet_rl.flags.shared import Overwriting, Quiet, Seeded
 from sweet_rl.openai_client import shown
 from sweet_rl.types import Json
@@ -123,7 +123,7 @@ _OF_REQUESTS: Final = ("api_key_var", "request_timeout_s", "request_attempts")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TeacherFlags(BaseUrl, KeyVar, Requests):
+class TeacherFlags(BaseUrl, Requests):
     """The teacher, and how it is asked."""
 
     teacher: Literal["embedded", "openai"] = flag(

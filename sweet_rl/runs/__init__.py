@@ -22,7 +22,7 @@ Settings = Mapping[str, Json]
 
 _FAILED = frozenset(reason.value for reason in StopReason if reason.failed)
 
-HOW_TO_MIX = "Use the settings of the first run, choose another output, or pass --force_continue to mix them."
+HOW_TO_MIX = "Use the settings of the first run, or choose another output."
 """What a person can do about a file that was made another way."""
 
 
@@ -81,23 +81,20 @@ def plan(
     *,
     settings: Settings,
     path: str | Path,
-    force: bool = False,
-    retry_failed: bool = True,
     repair: str = HOW_TO_MIX,
 ) -> Run:
     """Compare the rows on disk with the plan.
 
-    An episode that failed is played again, unless told (`retry_failed`). Its row stays until a complete run is brought
+    An episode that failed is played again. Its row stays until a complete run is brought
     into order; of several rows of one episode the last counts, and all before it must have failed.
 
     Args:
         episodes: all episodes in final order (`sweet_rl.rollout.schedule`).
         rows: what the file holds, with line numbers.
         settings: what this run would write into `provenance.settings`.
-        force: accept rows of other tasks and settings; they are kept.
 
     Raises:
-        UsageError: the file was made from other tasks or with other settings, and `force` is not set.
+        UsageError: the file was made from other tasks or with other settings.
         DataError: an episode that did not fail is in the file twice.
     """
     keys = [(episode.task.task_id, episode.sample_index) for episode in episodes]
@@ -108,22 +105,21 @@ def plan(
     for position, (line, row) in enumerate(rows):
         key = _key(row, position, keys)
         where = f"{str(path)!r}, line {line}"
-        if not force:
-            # A repeat beyond --repeats of a task that is wanted: the file was once made with more repeats.
-            if key not in wanted and (key[0], 0) not in wanted:
-                raise UsageError(f"{where}: this episode is of a task that is not among yours. {repair}")
-            if key in wanted and row.get("task") != wanted[key]:
-                raise UsageError(f"{where}: the task {key[0]!r} differs from yours of that name. {repair}")
-            theirs = (row.get("provenance") or {}).get("settings")
-            if theirs is not None:
-                check_settings(theirs, settings, where, repair)
+        # A repeat beyond --repeats of a task that is wanted: the file was once made with more repeats.
+        if key not in wanted and (key[0], 0) not in wanted:
+            raise UsageError(f"{where}: this episode is of a task that is not among yours. {repair}")
+        if key in wanted and row.get("task") != wanted[key]:
+            raise UsageError(f"{where}: the task {key[0]!r} differs from yours of that name. {repair}")
+        theirs = (row.get("provenance") or {}).get("settings")
+        if theirs is not None:
+            check_settings(theirs, settings, where, repair)
         if key in done and key not in failed:
             twice, field = "is an episode that is in the file twice", "task_id, sample_index"
             repair = f"Delete this line or line {done[key]}."
             raise DataError(twice, path=path, line=line, field=field, value=key, repair=repair)
         done[key] = line
         (failed.add if has_failed(row) else failed.discard)(key)
-    kept = done.keys() - failed if retry_failed else done.keys()
+    kept = done.keys() - failed
     todo = tuple(episode for key, episode in zip(keys, episodes, strict=True) if key not in kept)
     return Run(order, frozenset(kept), todo)
 
@@ -146,7 +142,7 @@ def finish(path: str | Path, run: Run) -> list[dict[str, Json]]:
     """Bring a complete file into the published order, at once or not at all.
 
     Of an episode that failed and was played again the last row stays. Rows that are not among the wanted ones
-    (`force`) follow in the order in which they stand. Returns the rows of episodes that failed.
+    follow in the order in which they stand. Returns the rows of episodes that failed.
     """
     stamp = stamp_of(path)
     rows = [row for _, row in read_rows(path)]

@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Settings, flag, no_flag
-from sweet_rl.flags.models import Dataset, Device, DType, MaxPixels, MinReward, PairFields, Pretrain
+from sweet_rl.flags.models import Dataset, MaxPixels, MinReward, PairFields, Placement, Pretrain
 from sweet_rl.flags.shared import Compatible, LogTo, Overwriting, Quiet, SaveSteps, Seeded
 from sweet_rl.tracking import Destination
 from sweet_rl.types import Json
@@ -165,7 +165,7 @@ class TrackerSettings(LogTo):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelSettings(Device, DType):
+class ModelSettings(Placement):
     """The weights, and what they are computed with."""
 
     pretrain: str = no_flag("")

@@ -165,17 +165,10 @@ class Shown:
 class Library:
     """Files and folders that are looked at together.
 
-    `drawing` makes the pictures of files of pages; by default those that rows name. `named` is what was asked for, where
-    `paths` were made of it.
+    `drawing` makes the pictures of files of pages; by default those that rows name.
     """
 
-    def __init__(
-        self,
-        paths: Sequence[str | Path],
-        *,
-        drawing: Making | None = None,
-        named: Sequence[str | Path] | None = None,
-    ) -> None:
+    def __init__(self, paths: Sequence[str | Path], *, drawing: Making | None = None) -> None:
         found = list(_found([Path(path).expanduser() for path in paths]))
         if not found:
             named_here = ", ".join(map(str, paths))
@@ -190,9 +183,9 @@ class Library:
             _shown(number, path, name, kind, drawing)
             for number, ((path, kind), name) in enumerate(zip(found, names, strict=True))
         ]
-        several = ", ".join(Path(path).resolve().name for path in named or paths)[:120]
+        several = ", ".join(Path(path).resolve().name for path in paths)[:120]
         self.title = self.files[0].name if len(self.files) == 1 else several
-        command = shlex.join(["sweet-rl", "view", *map(str, named or paths)])
+        command = shlex.join(["sweet-rl", "view", *map(str, paths)])
         made = datetime.now(UTC).isoformat(timespec="seconds")
         self.about = {"version": __version__, "command": command, "made": made}
         known = {one.path.resolve(): one for one in self.files}
@@ -248,7 +241,7 @@ def _found(paths: Sequence[Path]) -> Iterator[tuple[Path, FileKind]]:
             if kind is None and not path.is_dir() and place not in seen:
                 raise UsageError(
                     f"{str(file)!r} is nothing that is shown here: rows of trajectories, sampled or ranked "
-                    "turns, pairs or scores, metrics.jsonl, report.json, run.json; logs of inspect_ai (.eval, .json)."
+                    "turns, pairs or scores, metrics.jsonl, report.json, run.json."
                 )
             seen.add(place)
             if kind is not None:

@@ -150,7 +150,8 @@ def tasks_in(world: World, source: str) -> list[Task]:
 
     name, _, where = source.partition(":")
     if name in world.tasks.sources:
-        return [task_from_row(row) for row in world.rows(name, where, limit=None, seed=0)]
+        rows, place = world.rows(name, where, limit=None, seed=0), f"{source} of the world {world.name}"
+        return [task_from_row(row, path=place, line=number) for number, row in enumerate(rows, 1)]
     return load_tasks_file(Path(source).expanduser())
 
 

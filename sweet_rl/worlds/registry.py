@@ -198,7 +198,8 @@ def load_tasks(
     # ours are looked at first, so that no package is imported in vain, and none takes a name of ours
     worlds = [world] if world is not None and name in world.tasks.sources else all_worlds()
     for one in (each for each in worlds if name in each.tasks.sources):
-        return [task_from_row(row) for row in one.rows(name, where, limit=num_tasks, seed=seed)][:num_tasks]
+        made, place = one.rows(name, where, limit=num_tasks, seed=seed), f"{source} of the world {one.name}"
+        return [task_from_row(row, path=place, line=n) for n, row in enumerate(made, 1)][:num_tasks]
     path = Path(source).expanduser()
     if not path.is_file():
         what = "is a folder, not a file" if path.is_dir() else "is no file that exists"

@@ -383,11 +383,9 @@ def test_rows_of_a_published_file_are_known_by_their_place():
         ([row(0, 0, {"seed": 0})], "parser was None, is 'published'"),
     ],
 )
-def test_a_file_made_otherwise_is_refused_unless_told(rows, message):
+def test_a_file_made_otherwise_is_refused(rows, message):
     with pytest.raises(UsageError, match=message):
         plan(schedule(tasks(3), 1), number(rows), settings=SETTINGS, path="f")
-    run = plan(schedule(tasks(3), 1), number(rows), settings=SETTINGS, path="f", force=True)
-    assert ("t0", 0) not in todo(run)
 
 
 def test_more_repeats_than_wanted_are_kept(tmp_path):

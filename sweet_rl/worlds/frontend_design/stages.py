@@ -13,7 +13,7 @@ from sweet_rl.browsers.page import RenderFlags
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import REQUIRED, Only, flag
-from sweet_rl.flags.models import BaseUrl, KeyVar, MaxPixels, MaxTokens, Metric, Requests, ServerPlace
+from sweet_rl.flags.models import BaseUrl, MaxPixels, MaxTokens, Metric, Requests, ServerPlace
 from sweet_rl.flags.shared import (
     BatchSize,
     Continuing,
@@ -202,7 +202,6 @@ class JudgeFlags(
     Margin,
     ServerPlace,
     BaseUrl,
-    KeyVar,
     Requests,
     MaxTokens,
     MaxPixels,
