@@ -155,24 +155,6 @@ def test_help_is_short_and_help_all_is_whole():
     assert "--ring_head_stride" not in whole
 
 
-def test_bash_completes_stages_flags_and_choices():
-    script = called("--completion", "bash").stdout
-    runs = f'sweet-rl() {{ {sys.executable} -m sweet_rl "$@"; }}\n'
-
-    def completed(*words):
-        line = " ".join(["sweet-rl", *words])
-        ask = f"COMP_WORDS=({line}) COMP_CWORD={len(words)}"
-        code = f'{runs}{script}{ask}\n_sweet_rl; printf "%s " "${{COMPREPLY[@]}}"'
-        return subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True).stdout.split()
-
-    assert completed("train_d") == ["train_dpo"]
-    assert completed("train_dpo", "--zero") == ["--zero_stage"]
-    assert completed("train_dpo", "--attention", "fl") == ["flex_attention", "flash_attention_2"]
-    unknown = called("--completion", "tcsh")
-    assert unknown.returncode == 2
-    assert "Known: bash, zsh, fish" in unknown.stderr
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

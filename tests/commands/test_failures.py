@@ -115,11 +115,8 @@ def test_failed_episodes_are_in_no_number_and_no_pair(half, tmp_path, capsys):
 def test_failed_episodes_are_played_again(half, tmp_path, capsys):
     path = tmp_path / "half.jsonl"
     path.write_bytes(half[0].read_bytes())
-    lost, before = failed(path), path.read_bytes()
+    lost = failed(path)
     with start_server() as server:
-        with pytest.raises(ServiceError, match=f"{len(lost)} of 80 episodes failed"):
-            simulate(path, server, best_of_n=2, num_tasks=40, to_continue=True, retry="none")
-        assert path.read_bytes() == before
         simulate(path, server, best_of_n=2, num_tasks=40, to_continue=True)
     assert failed(path) == []
     assert f"This run: {len(lost)} episodes" in capsys.readouterr().out
@@ -160,8 +157,6 @@ def test_contexts_that_were_full_are_told_and_nearly_all_are_an_error(capsys):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"retry": "all"}, "--retry must be failed or none"),
-        ({"retry": "none"}, "pass --to_continue as well"),
         ({"max_failed": 2.0}, "--max_failed must be from 0 to 1"),
         (
             {"env_api_key_var": "NOWHERE_KEY", "env_base_url": "http://127.0.0.1:9/v1"},

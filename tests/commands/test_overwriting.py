@@ -154,7 +154,7 @@ REFUSED = {
     "eval of another agent": ("eval", [], EVAL | {"model": "random"}),
     "eval with another human": ("eval", [], EVAL | {"env_model": "tests.commands.test_overwriting:Nobody"}),
     "eval of fewer tasks": ("eval", [], EVAL | {"num_tasks": 2}),
-    "eval with bounds of other settings": ("eval", [], EVAL | {"bounds": "questioner", "force_continue": False}),
+    "eval with bounds of other settings": ("eval", [], EVAL | {"bounds": "questioner"}),
     "eval, anew, of a model that is not there": ("eval", [], EVAL | {"model": "no/model", "overwrite": True}),
     "eval beside another one": ("eval", [], EVAL | {"num_tasks": 4}),
     "simulation with another seed": (
@@ -255,7 +255,6 @@ def test_a_refused_command_changes_nothing(case, made, monkeypatch):
     assert tree(made) == before
     if stage == "eval" and "overwrite" not in flags and "beside" not in case:
         assert "--output_dir" in str(refused.value)
-        assert "--force_continue" not in str(refused.value)
 
 
 def test_evaluations_of_other_settings_do_not_meet(tmp_path, monkeypatch):

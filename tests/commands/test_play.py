@@ -12,7 +12,7 @@ import time
 import pytest
 
 from sweet_rl.commands import play as playing
-from sweet_rl.commands.play import PlayFlags, choose_task, oracle_kind, play, play_game
+from sweet_rl.commands.play import PlayFlags, choose_task, play, play_game
 from sweet_rl.commands.runs import generate_tasks, runs
 from sweet_rl.commands.simulate_interactions import simulate_interactions
 from sweet_rl.errors import UsageError
@@ -99,25 +99,11 @@ def test_which_task_is_played():
 
 
 @pytest.mark.parametrize(
-    ("where", "model", "kind"),
-    [
-        ("embedded", None, "embedded"),
-        ("http://x:7860", None, "gradio"),
-        ("http://x:8000/v1", "m", "openai"),
-        ("models/t5", None, "seq2seq"),
-    ],
-)
-def test_who_answers(where, model, kind):
-    assert oracle_kind(where, model) == kind
-
-
-@pytest.mark.parametrize(
     ("wrong", "message"),
     [
         ({"world": "chess"}, "There is no world 'chess'. Known: code, html,"),
-        ({"world": "lantern", "oracle": "http://x"}, "lantern has no oracle"),
         ({"world": "lantern", "max_steps": 0}, "--max_turns must be at least 1"),
-        ({"world": "lantern", "compat": "old"}, "--compat must be fixed or published"),
+        ({"world": "twenty_questions", "oracle": "http://x"}, "--oracle http://x|--oracle without"),
     ],
 )
 def test_flags_that_make_no_game(wrong, message):
@@ -211,17 +197,3 @@ def test_a_run_that_is_silent_was_interrupted(folder, capsys):
 
 def now():
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-
-
-def test_prices_can_be_given_later(folder, capsys, tmp_path):
-    place = folder / "a.jsonl.run.json"
-    used = {"requests": 1, "retries": 0, "failed_requests": 0, "replies": 1, "replies_without_usage": 0}
-    usage = {"user": {"gpt": used | {"prompt_tokens": 2_000_000, "completion_tokens": 1_000_000}}}
-    place.write_text(json.dumps(json.loads(place.read_text()) | {"usage": usage}))
-    (tmp_path / "p.toml").write_text("[gpt]\ninput = 1\noutput = 2.5\n")
-    (row,) = [line for line in said(capsys, "data", prices="p.toml").splitlines() if "gpt" in line]
-    assert row.split()[-3:] == ["2,000,000", "1,000,000", "$4.5000"]
-    usage["user"]["gpt"]["replies_without_usage"] = 1
-    place.write_text(json.dumps(json.loads(place.read_text()) | {"usage": usage}))
-    (row,) = [line for line in said(capsys, "data", prices="p.toml").splitlines() if "gpt" in line]
-    assert row.split()[-3:] == [">2,000,000", ">1,000,000", "unknown"]

@@ -15,11 +15,11 @@ from sweet_rl.commands.archer_config import CONFIGS
 from sweet_rl.commands.run_archer import _ONLY
 from sweet_rl.commands.run_archer import run as run_archer
 from sweet_rl.commands.simulate_interactions import simulate_interactions
-from sweet_rl.errors import UsageError
+from sweet_rl.errors import DataError, UsageError
 from sweet_rl.players import HumanFlags, PlayerFlags
 from sweet_rl.players.cast import Cast
 from sweet_rl.types import Task
-from sweet_rl.worlds import AgentRequest, names, world_of
+from sweet_rl.worlds import AgentRequest, load_tasks, names, world_of
 from tests.commands.test_run_archer import TINY
 from tests.conftest import ROOT
 
@@ -51,6 +51,12 @@ def test_an_unknown_world_is_nobody_elses():
 def test_what_is_no_world_is_refused():
     with pytest.raises(UsageError, match="'string:digits' is no world but '0123456789'"):
         world_of("string:digits")
+
+
+def test_a_wrong_row_of_a_worlds_own_list_names_the_world(monkeypatch):
+    monkeypatch.setattr(type(world_of("lantern")), "rows", lambda *_, **__: [{"task_id": "lantern/1"}])
+    with pytest.raises(DataError, match=r"^lantern:test of the world lantern, line 1: field 'problem_desc"):
+        load_tasks("lantern:test")
 
 
 @pytest.mark.parametrize("kind", ["embedded", "openai"])
@@ -237,10 +243,6 @@ def test_simulations(line, says):
     ("line", "says"),
     [
         ("play lantern --game_place x", "--game_place belongs to the world auto_explore"),
-        (
-            "play twenty_questions --api_key_var K",
-            "--api_key_var belongs to --oracle openai, and this is embedded",
-        ),
         ("evaluate_code f --ray_workers 2", "--ray_workers belongs to --fan_out ray, and this is local"),
         ("evaluate_html f --batch_size 2", "--batch_size belongs to --clip_model"),
         ("judge_html a b --margin 0", "--margin belongs to --judge metrics, and this is model"),

@@ -497,17 +497,6 @@ def test_a_configuration_of_ones_own_builds_on_the_packaged_ones(tmp_path):
     assert (config["lm_lr"], config["gamma"], config["rollout_size"]) == (0.25, 0.5, 8)
 
 
-def test_settings_are_listed_with_their_meaning(capsys):
-    run_archer("gamma=0.5", config_name="archer_20q", settings=True)
-    listed = capsys.readouterr().out
-    assert "gamma=0.5" in listed
-    assert "(published) how far the target critic moves" in listed
-    run_archer(
-        "world=dangerous_taxi", "max_turns=9", "with_prompt=true", config_name="archer_debug", settings=True
-    )
-    assert "dangerous_taxi\n  with_prompt=True\n  with_history=False" in capsys.readouterr().out
-
-
 def test_a_template_is_the_worlds_own_or_a_files(tmp_path):
     world, tasks = world_of("llm_twenty_questions"), load_tasks("twenty-questions:ten", num_tasks=2)
     own = archer.template_of("own", world, tasks)

@@ -9,7 +9,7 @@ from typing import Literal
 
 import pytest
 
-from sweet_rl.cli.main import COMMANDS, candidates, help_text, load, stages
+from sweet_rl.cli.main import COMMANDS, help_text, load, stages
 from sweet_rl.cli.parse import Options, read, stage_flags, values
 from sweet_rl.cli.stage import needing, stage
 from sweet_rl.commands.runs import generate_tasks
@@ -187,28 +187,6 @@ def test_what_no_text_is_read_as_is_no_flag():
         Wrong()
 
 
-@pytest.mark.parametrize(
-    ("words", "found"),
-    [
-        (["d"], ["day"]),
-        (["re"], ["reflect"]),
-        (["reflect", "p"], ["plot"]),
-        (["day", "--w"], ["--warmth", "--wind"]),
-        (["day", "hill", "--warmth", "3", "--w"], ["--wind"]),
-        (["day", "--sky", ""], ["blue", "grey"]),
-        (["day", "--length", ""], []),
-        (["day", ""], []),
-        (["visit", "forest", "--t"], ["--trees"]),
-        (["visit", "nowhere", "--le"], ["--length"]),
-        ([""], ["day", "reflect", "visit"]),
-    ],
-)
-def test_what_a_shell_is_offered(words, found):
-    assert (
-        candidates(words, ("day", "visit", "reflect plot"), {"day": day, "visit": visit}.__getitem__) == found
-    )
-
-
 def test_every_stage_says_its_help_and_no_name_twice():
     for name in stages():
         flags = stage_flags(load(name))
@@ -316,15 +294,6 @@ def test_a_stage_of_one_world_is_listed_by_that_world(name):
     assert name in stages()
     assert name not in COMMANDS
     assert load(name).__module__ == registry.stages()[name].place.partition(":")[0]
-
-
-def test_the_help_of_play_lists_every_world_that_a_person_can_play():
-    text = help_text("play", load("play"))
-    for world in map(world_of, names()):
-        summary = type(world).__doc__.partition("\n")[0]
-        line = f"  {world.name:<16}  {summary}"
-        assert (line in text) == (world.user.by != "human"), world.name
-        assert summary.endswith(".")
 
 
 class Shouting(BackendProgramming):

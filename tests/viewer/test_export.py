@@ -6,9 +6,6 @@ import hashlib
 import json
 import re
 import socket
-import stat
-from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -111,31 +108,6 @@ def test_serves_on_loopback_and_the_published_port_by_default(sample_file, serve
 def test_warns_when_others_are_let_in(sample_file, served, capsys):
     visualize_dialogue_histories(str(sample_file), host="0.0.0.0")
     assert "warning: --host 0.0.0.0 lets every machine" in capsys.readouterr().err
-
-
-def test_a_browser_opens_only_when_told_a_file_that_nobody_else_reads(
-    sample_file, served, monkeypatch, capsys
-):
-    """Command lines are seen by all users of a machine: the address with its token is in none."""
-    opened = []
-
-    def browser(url):
-        page = Path(urlsplit(url).path)
-        modes = [stat.S_IMODE(path.stat().st_mode) for path in (page.parent, page)]
-        opened.append((url, modes, page.read_text()))
-        return False
-
-    monkeypatch.setattr("webbrowser.open", browser)
-    visualize_dialogue_histories(str(sample_file))
-    assert opened == []
-    visualize_dialogue_histories(str(sample_file), open_browser=True)
-    [(url, modes, text)] = opened
-    assert url.startswith("file:///")
-    assert "address" not in url
-    assert modes == [0o700, 0o600]
-    assert 'content="0; url=http://address/"' in text
-    assert not Path(urlsplit(url).path).parent.exists()
-    assert "open http://address/ yourself" in capsys.readouterr().out
 
 
 def test_a_default_port_that_is_taken_is_no_error(sample_file, served, capsys):
