@@ -33,8 +33,8 @@ from sweet_rl.records import replace_file
 from sweet_rl.reflect_data.texts import MaxTurns, Output, TeacherFlags, teacher_stage
 from sweet_rl.runs import new_file
 from sweet_rl.text_game import TextGame
-from sweet_rl.types import Task, derive_seed
-from sweet_rl.worlds import World, first_for, names, world_of
+from sweet_rl.types import derive_seed
+from sweet_rl.worlds import first_for, names, world_of
 from sweet_rl.worlds.base import tasks_in
 from sweet_rl.worlds.options import Measured
 from sweet_rl.worlds.text_games import games_of
@@ -195,10 +195,6 @@ def _measure(
     swapped = {}
     if isinstance(reads, OthersReflections):
         swapped = {"states": reads.states, "states_with_their_own_reflection": reads.own}
-        if reads.own:
-            say(
-                f"Note: {reads.own} of {reads.states} states kept their own: all reflections before were alike."
-            )
     for result in results:
         print(f"  {result.line()}")
     return {
@@ -242,17 +238,25 @@ def evaluate_gpt(flags: EvaluateGptFlags, teacher_flags: TeacherFlags, own: Any,
     Run i has seed i. The episodes are added to result_episode.txt, a line of figures to result.txt. The same
     command resumes where it stopped.
     """
-    from sweet_rl.reflect_data.jobs import JobFile, beside, judge_episodes, teach_all
+    from sweet_rl.openai_client import RequestFailed
+    from sweet_rl.reflect_data.jobs import Done, JobFile, beside, judge_episodes, teach_all
     from sweet_rl.reflect_data.teachers import NO_EXPERT, chance
+    from sweet_rl.reflect_data.teachers import play as play_one
 
     folder, overwrite = Path(flags.output), flags.overwrite
     world = world_of(flags.world)
-    measured = _measured_on(world, own, flags.tasks, flags.max_turns)
+    if world.learning.measured is not None:
+        measured = world.learning.measured(own, flags.tasks, flags.max_turns)
+    elif world.learning.head is None:
+        raise UsageError(f"{world.name} offers no labels, and a model is asked for one.")
+    else:
+        played = tasks_in(world, flags.tasks or world.tasks.test)
+        measured = Measured(world.name, played, world.options(max_turns=flags.max_turns))
     name = "random" if flags.random else teacher_flags.name
     journal = beside(folder / "result.txt", f"{flags.world}.{name}", "journal")
-    settings = {
+    settings = {  # what decides about the content
         **teacher_flags.settings(),
-        **{name: getattr(flags, name) for name in _OF_THE_GAMES},
+        **{of: getattr(flags, of) for of in ("world", "random", "max_turns", "react", "tasks", "compat")},
         **asdict(own),
     }
     planned = {f"run {number}": number for number in range(flags.runs)}
@@ -278,7 +282,23 @@ def evaluate_gpt(flags: EvaluateGptFlags, teacher_flags: TeacherFlags, own: Any,
         async def episode(job: Job[int], teacher: Teacher) -> Done:
             task = measured.tasks[Random(job.item).randrange(len(measured.tasks))]
             game = make_game()
-            return await _episode(flags, measured, game, expert(game, job.item), task, teacher, job)
+            knows = expert(game, job.item)
+            try:
+                game.reset(task, seed=job.item)
+                how = {
+                    "seed": derive_seed(job.item, job.attempt),
+                    "react": flags.react,
+                    "compat": flags.compat,
+                }
+                one = await play_one(game, knows, teacher, **how)
+            except (EpisodeError, RequestFailed) as error:
+                return Done(None, (error.failure,))
+            finally:
+                game.close()
+            reward = round(-one.cost, 6)
+            won = reward > measured.published_return if flags.published else one.cost < game.success_threshold
+            result = {"task_id": task.task_id, "won": won, "reward": reward, "steps": one.steps}
+            return Done(result, tuple(one.failures))
 
         asked = TeacherFlags() if flags.random else teacher_flags
         teach_all(jobs, planned, episode, asked, folder / "result.txt", unit="episode", quiet=flags.quiet)
@@ -289,50 +309,6 @@ def evaluate_gpt(flags: EvaluateGptFlags, teacher_flags: TeacherFlags, own: Any,
         episodes = {key: jobs.results[key] for key in planned if key in jobs.results}
         _write(folder, f"{measured.name} {name}", episodes)
         judge_episodes(jobs, planned, max_failed=flags.max_failed)
-
-
-def _measured_on(world: World, own: Any, tasks: str | None, max_turns: int) -> Measured:
-    """What a model is measured on as it is."""
-    if world.learning.measured is not None:
-        return world.learning.measured(own, tasks, max_turns)
-    if world.learning.head is None:
-        raise UsageError(f"{world.name} offers no labels, and a model is asked for one.")
-    played = tasks_in(world, tasks or world.tasks.test)
-    return Measured(world.name, played, world.options(max_turns=max_turns))
-
-
-_OF_THE_GAMES = ("world", "random", "max_turns", "react", "tasks", "compat")  # decide about the content
-
-
-async def _episode(
-    games: EvaluateGptFlags,
-    measured: Measured,
-    game: TextGame,
-    expert: Expert,
-    task: Task,
-    teacher: Teacher,
-    job: Job[int],
-) -> Done:
-    from sweet_rl.openai_client import RequestFailed
-    from sweet_rl.reflect_data.jobs import Done
-    from sweet_rl.reflect_data.teachers import play
-
-    try:
-        game.reset(task, seed=job.item)
-        seed = derive_seed(job.item, job.attempt)
-        played = await play(game, expert, teacher, seed=seed, react=games.react, compat=games.compat)
-    except (EpisodeError, RequestFailed) as error:
-        return Done(None, (error.failure,))
-    finally:
-        game.close()
-    reward = round(-played.cost, 6)
-    won = (
-        reward > measured.published_return
-        if games.compat == "published"
-        else played.cost < game.success_threshold
-    )
-    result = {"task_id": task.task_id, "won": won, "reward": reward, "steps": played.steps}
-    return Done(result, tuple(played.failures))
 
 
 def _write(folder: Path, name: str, episodes: Mapping[str, Mapping[str, Any]]) -> None:
@@ -392,9 +368,11 @@ def plot(flags: PlotFlags, /, *runs: str) -> None:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise missing_package("matplotlib", "plots", needed_for="reflect plot") from error
+    names = [folder.resolve().name for folder in folders]
+    labels = [run if names.count(name) > 1 else name for run, name in zip(runs, names, strict=True)]
     figure = Figure(figsize=(13, 3.6), dpi=150, layout="constrained")
     for axes, (key, title) in zip(figure.subplots(1, len(PANELS)), PANELS.items(), strict=True):
-        for label, entries in zip(labels(runs), logs, strict=True):
+        for label, entries in zip(labels, logs, strict=True):
             iters, values = [entry["iter"] for entry in entries], [entry[key] for entry in entries]
             iters, means = moving_average(iters, values, window=flags.window, compat=flags.compat)
             known = [float("nan") if mean is None else mean for mean in means]
@@ -413,16 +391,9 @@ def plot(flags: PlotFlags, /, *runs: str) -> None:
 def _folders(runs: Sequence[str]) -> list[Path]:
     if not runs:
         raise UsageError("Name at least one run's folder, such as results/003_rl_finetune.")
-    folders = [Path(name).expanduser() for name in runs]
     for name in runs:
         tracking.reads("runs", name)
-    return folders
-
-
-def labels(runs: Sequence[str]) -> list[str]:
-    """The folders' own names; of those that share one, the whole path."""
-    names = [Path(run).expanduser().resolve().name for run in runs]
-    return [run if names.count(name) > 1 else name for run, name in zip(runs, names, strict=True)]
+    return [Path(name).expanduser() for name in runs]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -449,13 +420,9 @@ def ensemble_logs(flags: EnsembleLogsFlags, /, *runs: str) -> None:
     """
     from sweet_rl.online.reflect.runs import ensemble_logs as merged
 
-    folders = _folders(runs)
-    targets = [Path(flags.output_dir).expanduser() / f"{folder.resolve().name}.json" for folder in folders]
-    if len(set(targets)) < len(targets):
-        raise UsageError("Two of the runs have the same name, and their files would be the same; rename one.")
-    for target in targets:
+    for folder in _folders(runs):
+        target = Path(flags.output_dir).expanduser() / f"{folder.resolve().name}.json"
         new_file(target, "output_dir", overwrite=flags.overwrite)
-    for folder, target in zip(folders, targets, strict=True):
         logs = merged(folder, compat=flags.compat)
         tracking.writes(target)
         replace_file(target, [json.dumps(logs).encode()])

@@ -5,7 +5,7 @@ Published behaviour: docs/published/archer.md#configuration.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, fields, replace
 from hashlib import sha256
@@ -172,8 +172,6 @@ async def _playground(
 
     async with AsyncExitStack() as stack:
         playing = await stack.enter_async_context(cast.opened(None, concurrency=concurrency, path=rows))
-        if playing.user is not None and not config["overwrite"]:
-            _check_who_answered(rows, playing.user.name)
         grade, grader = None, config["grader"]
         if cast.simulated:
             by = {} if grader is None else {"grader": GRADERS.make(grader, cast.world, flag="grader")}
@@ -183,18 +181,6 @@ async def _playground(
         who = {} if playing.user is None else {"env_model": playing.user.name}
         provenance = {"sweet_rl": __version__, **who, "settings": cast.world.settings(cast.options)}
         yield Playground(playing.make_env, *tasks, transcript, grade, provenance)
-
-
-def _check_who_answered(rows: Path, name: str) -> None:
-    """One human for a whole run: what a server offers under `auto` may be another model today."""
-    _, first = next(read_rows(rows), (0, {})) if rows.exists() else (0, {})
-    provenance = first.get("provenance")
-    was = provenance.get("env_model") if isinstance(provenance, dict) else None
-    if was not in (None, name):
-        raise UsageError(
-            f"{str(rows.parent)!r} was played with {was!r}, and now {name!r} answers. Resume it with the same one, "
-            "name another save_path, or pass overwrite=true to start again."
-        )
 
 
 def _who_answers(config: Mapping[str, Any], world: World, options: Options) -> Cast:
@@ -279,50 +265,44 @@ def models_of(config: Mapping[str, Any], overrides: Sequence[str], save_path: Pa
     A whole model at `checkpoint_path` stands for `policy_lm`, and a critic beside it for `critic_lm`, unless
     the command line says what that is.
     """
+    from sweet_rl.online.loop import MODELS
+
     names = {key: config[key] for key in ("policy_lm", "critic_lm", "checkpoint_path")}
     overridden = {override.partition("=")[0] for override in overrides}
     if names["checkpoint_path"] is not None:
-        names |= _begun_with(names, overridden, save_path)
+        from sweet_rl.online.models import find_init_weights
+
+        found = find_init_weights(path := str(names["checkpoint_path"]))
+        if "critic" in found and "critic_lm" not in overridden:
+            names["critic_lm"] = str(found["critic"])
+        if "adapter" in found:
+            from sweet_rl.training.checkpoints import identity_of
+            from sweet_rl.training.models import merge_adapter
+            from sweet_rl.training.settings import ModelSettings
+
+            adapter = found["adapter"]
+            base = str(names["policy_lm"]) if "policy_lm" in overridden else ""  # "": the one that it names
+            parts = (identity_of(str(adapter)), (adapter / "adapter_config.json").read_text(), base)
+            found["model"] = save_path / MODELS / f"merged-{sha256(repr(parts).encode()).hexdigest()[:12]}"
+            if not (found["model"] / "config.json").is_file():
+                merge_adapter(adapter, found["model"], ModelSettings(pretrain=base))
+        elif "weights" not in found and "policy_lm" in overridden:
+            raise UsageError(
+                f"checkpoint_path={path!r} is a whole model and replaces policy_lm: leave policy_lm out, or "
+                "name a file of its weights."
+            )
+        if "weights" in found:
+            names["checkpoint_path"] = str(found["weights"])
+        else:
+            names |= {"policy_lm": str(found["model"]), "checkpoint_path": None}
     if TINY in names.values():
-        from sweet_rl.online.loop import MODELS
         from sweet_rl.online.tiny_models import make_models
 
-        policy, critic = make_models(save_path / MODELS, seed=int(config["seed"]))
-        made = {"policy_lm": str(policy), "critic_lm": str(critic)}
-        names |= {key: path for key, path in made.items() if names[key] == TINY}
-    return names
-
-
-def _begun_with(
-    names: Mapping[str, Any], overridden: Collection[str], save_path: Path
-) -> dict[str, str | None]:
-    from sweet_rl.online.models import find_init_weights
-
-    path = str(names["checkpoint_path"])
-    found = find_init_weights(path)
-    critic = (
-        {"critic_lm": str(found["critic"])} if "critic" in found and "critic_lm" not in overridden else {}
-    )
-    if "weights" in found:
-        return {**critic, "checkpoint_path": str(found["weights"])}
-    if "adapter" in found:
-        from sweet_rl.online.loop import MODELS
-        from sweet_rl.training.checkpoints import identity_of
-        from sweet_rl.training.models import merge_adapter
-        from sweet_rl.training.settings import ModelSettings
-
-        adapter = found["adapter"]
-        base = str(names["policy_lm"]) if "policy_lm" in overridden else ""  # "": the one that it names
-        parts = (identity_of(str(adapter)), (adapter / "adapter_config.json").read_text(), base)
-        found["model"] = save_path / MODELS / f"merged-{sha256(repr(parts).encode()).hexdigest()[:12]}"
-        if not (found["model"] / "config.json").is_file():
-            merge_adapter(adapter, found["model"], ModelSettings(pretrain=base))
-    elif "policy_lm" in overridden:
-        raise UsageError(
-            f"checkpoint_path={path!r} is a whole model and replaces policy_lm: leave policy_lm out, or "
-            "name a file of its weights."
+        made = zip(
+            ("policy_lm", "critic_lm"), make_models(save_path / MODELS, seed=int(config["seed"])), strict=True
         )
-    return {**critic, "policy_lm": str(found["model"]), "checkpoint_path": None}
+        names |= {key: str(path) for key, path in made if names[key] == TINY}
+    return names
 
 
 def template_of(name: str | None, world: World, tasks: Sequence[Task]) -> str | None:
@@ -364,15 +344,14 @@ def _transcript(instructions: str | None, world: World, settings: ArcherSettings
 
 def settings_of(config: Mapping[str, Any]) -> ArcherSettings:
     """The settings of the algorithms in a configuration."""
-    return ArcherSettings(**_of(ArcherSettings, config))
-
-
-def _of(kind: type, config: Mapping[str, Any]) -> dict[str, Any]:
-    return {field.name: config[field.name] for field in fields(kind) if field.name in config}
+    return ArcherSettings(
+        **{one.name: config[one.name] for one in fields(ArcherSettings) if one.name in config}
+    )
 
 
 def _loop_settings(config: Mapping[str, Any]) -> LoopSettings:
-    values = _of(LoopSettings, config) | {"on_policy": config["agent_type"] in ON_POLICY}
+    values = {one.name: config[one.name] for one in fields(LoopSettings) if one.name in config}
+    values["on_policy"] = config["agent_type"] in ON_POLICY
     if config["agent_type"] != "online_filteredbc":
         values["filter_quantile"] = None
     if not values["on_policy"]:

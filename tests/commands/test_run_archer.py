@@ -20,7 +20,6 @@ from sweet_rl.commands.archer_config import CONFIGS, load_config
 from sweet_rl.commands.run_archer import run_archer
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.mini.backend.extras import Verdict, judge
-from sweet_rl.mini.backend.human import ScriptedHuman
 from sweet_rl.mini.frontend.agents import TargetDesigner
 from sweet_rl.online.loop import EpisodeFile, OnlineRun
 from sweet_rl.online.tiny_models import make_models
@@ -206,21 +205,6 @@ def test_messages_about_the_human_name_settings_and_no_flags(human, tmp_path, mo
     with pytest.raises(ServiceError, match=r"named by env_base_url, its model by env_model;") as told_of:
         archer.run("archer_code", told, None)
     assert "--env" not in str(told_of.value) and "--hostname" not in str(told_of.value)
-
-
-class Named(ScriptedHuman):
-    """The scripted human under a name that changes, as that of a server's first model may."""
-
-    name = "one"
-
-
-def test_another_human_does_not_go_on_with_a_run(tmp_path, monkeypatch):
-    told = [*options("archer_code", tmp_path / "run"), f"env_model={__name__}:Named"]
-    archer.run("archer_code", [*told, "iterations=1"], None)
-    monkeypatch.setattr(Named, "name", "two")
-    with pytest.raises(UsageError, match=r"was played with 'one', and now 'two' answers. Resume it"):
-        archer.run("archer_code", told, None)
-    archer.run("archer_code", [*told, "overwrite=true"], None)
 
 
 def test_an_episode_whose_task_allows_no_grade_is_left_out_and_counted(tmp_path):

@@ -8,7 +8,6 @@ import yaml
 
 from sweet_rl.cli import help_text, load
 from sweet_rl.cli.parse import read
-from sweet_rl.commands.reflect_evaluate import labels
 from sweet_rl.commands.reflect_train import own_flags, reflect_stage
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.flags import flags_of
@@ -318,6 +317,3 @@ def test_runs_are_merged_and_drawn(tmp_path, runs, capsys):
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_runs_of_one_name_are_told_apart(tmp_path):
-    names = [str(run(tmp_path / place / "002_rl_finetune", 2)) for place in "ab"]
-    assert labels([*names, str(tmp_path / "c/003_x")]) == [*names, "003_x"]
