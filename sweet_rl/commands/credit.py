@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,21 +17,12 @@ from sweet_rl.flags import REQUIRED, flag
 from sweet_rl.flags.models import SERVED, Advantage, Critic, Tokenizer, WithoutHidden
 from sweet_rl.flags.shared import Continuing, Quiet, SavedPath, SaveSteps
 from sweet_rl.preferences.candidates import Candidates
-from sweet_rl.preferences.credit import (
-    WAYS,
-    WHY,
-    Way,
-    check_reference,
-    credited,
-    own_turns,
-    summary,
-    turn_digest,
-)
+from sweet_rl.preferences.credit import WAYS, WHY, check_reference, credited, own_turns, summary, turn_digest
 from sweet_rl.preferences.trajectory_pairs import twice
-from sweet_rl.records import Journal, read_rows, trajectories_from_rows
+from sweet_rl.records import read_rows, trajectories_from_rows
 from sweet_rl.runs.facts import identity_of
-from sweet_rl.runs.reading import maker_of, trained_from, worlds_behind
-from sweet_rl.types import Json, Trajectory
+from sweet_rl.runs.reading import trained_from
+from sweet_rl.types import Json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,123 +64,61 @@ def credit(flags: CreditFlags, scorers: ScorerFlags, /) -> None:
     The smallest run: credit trajectories.jsonl --critic path/to/critic
     """
     key_in(scorers.api_key_var)
-    if flags.reference_model is None and (base := trained_from(str(flags.critic))):
+    name = str(flags.critic)
+    if flags.reference_model is None and (base := trained_from(name)):
         flags = replace(flags, reference_model=base)
         tracking.reads("reference_model", base)
-    turns = _turns(flags.saved_path, str(flags.critic))
-    settings = _settings(flags)
-    output = Path(flags.output_path or _beside(flags))
+    numbered = list(read_rows(flags.saved_path))
+    lines: dict[tuple[str, int], int] = {}
+    turns: list[Candidates] = []
+    trajectories = trajectories_from_rows(numbered, path=flags.saved_path)
+    for (line, _), trajectory in zip(numbered, trajectories, strict=True):
+        if (first := lines.setdefault(trajectory.key, line)) != line:
+            raise twice(flags.saved_path, line, "task_id, sample_index", trajectory.key, first)
+        turns += own_turns(trajectory)
+    if not turns:
+        raise UsageError(
+            f"{flags.saved_path!r} holds no agent turns. Make trajectories with sweet-rl simulate_interactions."
+        )
+    ways = tuple(way for way in WAYS if getattr(flags, way)) or WAYS
+    settings = facts_of(flags) | {way: way in ways for way in WAYS}
+    called = Path(name).resolve().name if Path(name).is_dir() else name.replace("/", "_")
+    saved = Path(flags.saved_path)
+    output = Path(flags.output_path or saved.with_name(f"{saved.stem}.credit.{called}.jsonl"))
     wanted = {turn.key: turn_digest(turn.prompt, turn.candidates[0].text) for turn in turns}
     held = turn_file(output, flags, wanted, settings, field="credit", content="turn_digest")
     with held as (journal, done):
         todo = [turn for turn in turns if turn.key not in done]
+
+        async def work() -> None:
+            async with scorers_of(name, flags.reference_model, scorers) as opened:
+                critic, reference = models_of(opened, name, flags.reference_model, flags.tokenizer)
+                check_reference(todo, critic, reference)
+                with progress(len(turns), len(done), unit="turn", quiet=flags.quiet) as bar:
+                    for start in range(0, len(todo), flags.save_steps):
+                        window = todo[start : start + flags.save_steps]
+                        found = await credited(window, critic, reference, ways, advantage=flags.advantage)
+                        more = {"critic": flags.critic, "credit": settings}
+                        journal.append([one.as_row() | more for one in found])
+                        bar.update(len(window))
+
         if todo:
-            work = _credit(flags, scorers, todo, journal, settings, len(done))
-            run_until_stopped(work, str(output), len(turns), noun="turns", verb="does")
+            run_until_stopped(work(), str(output), len(turns), noun="turns", verb="does")
         finish(output, [turn.key for turn in turns])
-    _say(output, len(turns), flags.reference_model)
-
-
-def warn_of_another_world(critic: str | Path, trajectories: Iterable[Trajectory]) -> None:
-    """Print a warning where records say that a critic has learned from other worlds than these dialogues are of.
-
-    Args:
-        critic: its folder, as the run that asks it names it; what has no record is not warned of.
-    """
-    settings = (one.provenance.get("settings") or {} for one in trajectories)
-    here = {str(own["task_type"]) for own in settings if "task_type" in own}
-    learned = worlds_behind(critic) if Path(critic).expanduser().is_dir() else set()
-    if here and learned and not here <= learned:
-        print(
-            f"warning: the critic {str(critic)!r} has learned from {', '.join(sorted(learned))}, and these dialogues "
-            f"are of {', '.join(sorted(here))}: its scores may mean nothing. Name a critic of that world.",
-            file=sys.stderr,
-        )
-
-
-def warn_of_a_file(path: str | Path, trajectories: Iterable[Trajectory]) -> None:
-    """The same of the critic that a credit file was made by."""
-    record = maker_of(Path(path)) or {}
-    if record.get("stage") == "credit":
-        critic = Path(str(record["folder"])) / Path(str(record["settings"]["critic"])).expanduser()
-        warn_of_another_world(critic, trajectories)
-
-
-_WAYS = {"hidden": "With the hidden solution", "without_hidden": "Without it"}
-
-
-async def _credit(
-    flags: CreditFlags,
-    scorer_flags: ScorerFlags,
-    todo: Sequence[Candidates],
-    journal: Journal,
-    settings: dict[str, Json],
-    done: int,
-) -> None:
-    more = {"critic": flags.critic, "credit": settings}
-    async with AsyncExitStack() as stack:
-        name, base = str(flags.critic), flags.reference_model
-        scorers = await stack.enter_async_context(scorers_of(name, base, scorer_flags))
-        critic, reference = models_of(scorers, name, base, flags.tokenizer)
-        check_reference(todo, critic, reference)
-        bar = stack.enter_context(progress(len(todo) + done, done, unit="turn", quiet=flags.quiet))
-        for start in range(0, len(todo), flags.save_steps):
-            window = todo[start : start + flags.save_steps]
-            found = await credited(window, critic, reference, _ways(flags), advantage=flags.advantage)
-            journal.append([one.as_row() | more for one in found])
-            bar.update(len(window))
-
-
-def _turns(path: str, critic: str) -> list[Candidates]:
-    """Every agent turn of the file, which the critic is to score."""
-    numbered = list(read_rows(path))
-    trajectories = trajectories_from_rows(numbered, path=path)
-    lines: dict[tuple[str, int], int] = {}
-    turns: list[Candidates] = []
-    for (line, _), trajectory in zip(numbered, trajectories, strict=True):
-        if trajectory.key in lines:
-            raise twice(path, line, "task_id, sample_index", trajectory.key, lines[trajectory.key])
-        lines[trajectory.key] = line
-        turns += own_turns(trajectory)
-    if not turns:
-        raise UsageError(
-            f"{path!r} holds no agent turns. Make trajectories with sweet-rl simulate_interactions."
-        )
-    warn_of_another_world(critic, trajectories)
-    return turns
-
-
-def _ways(flags: CreditFlags) -> tuple[Way, ...]:
-    """Those that are asked for; both where none is."""
-    return tuple(way for way in WAYS if getattr(flags, way)) or WAYS
-
-
-def _settings(flags: CreditFlags) -> dict[str, Json]:
-    """What decides about a score: a file may be continued only with the same. Models go by their content."""
-    return facts_of(flags) | {way: way in _ways(flags) for way in WAYS}
+    print(f"{len(turns)} turns with the critic's scores are in {output}.")
+    print(f"The critic is compared with {flags.reference_model or 'what the sampler recorded'}.")
+    words = {"hidden": "With the hidden solution", "without_hidden": "Without it"}
+    for way, scores in summary([row for _, row in read_rows(output)]).items():
+        mean = "" if scores["mean"] is None else f", mean {scores['mean']:+.3f}"
+        print(f"{words[way]}: {scores['scores']} scores{mean}.")
+        for reason, missing in scores["missing"].items():
+            print(f"  {missing} have none: {WHY[reason]}.")
 
 
 def facts_of(flags: Any) -> dict[str, Json]:
-    """What a score depends on, whatever is asked."""
+    """What decides about a score: a file may be continued only with the same. Models go by their content."""
     return {
         "critic": identity_of(str(flags.critic)),
         "reference": None if flags.reference_model is None else identity_of(flags.reference_model),
         "advantage": flags.advantage,
     }
-
-
-def _beside(flags: CreditFlags) -> Path:
-    saved, critic = Path(flags.saved_path), Path(str(flags.critic))
-    name = critic.resolve().name if critic.is_dir() else str(flags.critic).replace("/", "_")
-    return saved.with_name(f"{saved.stem}.credit.{name}.jsonl")
-
-
-def _say(output: Path, count: int, reference: str | None) -> None:
-    """Print what the file holds."""
-    print(f"{count} turns with the critic's scores are in {output}.")
-    print(f"The critic is compared with {reference or 'what the sampler recorded'}.")
-    for name, found in summary([row for _, row in read_rows(output)]).items():
-        mean = "" if found["mean"] is None else f", mean {found['mean']:+.3f}"
-        print(f"{_WAYS[name]}: {found['scores']} scores{mean}.")
-        for reason, missing in found["missing"].items():
-            print(f"  {missing} have none: {WHY[reason]}.")

@@ -275,7 +275,38 @@ async def score_rows(
     unscored: Counter[str],
 ) -> list[list[float | None]]:
     """The scores of each row's candidates, in their order; None where there is none (counted)."""
-    critics = await _reduced(rows, critic, flags, with_ground_truth=not flags.no_use_ground_truth)
+
+    async def scored(model: Model, *, with_ground_truth: bool) -> list[list[float | None]]:
+        how = {"use_sum": flags.use_sum, "published": flags.published}
+        result = await reduced(rows, model, with_ground_truth=with_ground_truth, **how)
+        for row, values in zip(rows, result, strict=True):
+            for place, value in enumerate(values):
+                if value is not None and not math.isfinite(value):
+                    raise DataError(
+                        "gets no number from the model",
+                        path=flags.input_path,
+                        line=row.line,
+                        field=f"additional_outputs[{place}]",
+                        value=value,
+                        repair="A checkpoint whose weights are not finite (a diverged training) does this, and "
+                        "float16: try --dtype float32.",
+                    )
+        return result
+
+    def stored(row: Candidates, place: int) -> float:
+        value = row.candidates[place].total if flags.use_sum else row.candidates[place].mean
+        if value is None:
+            raise DataError(
+                "has no log-probability of the sampler",
+                path=flags.input_path,
+                line=row.line,
+                field=f"additional_reference_logprobs{'_sum' if flags.use_sum else ''}[{place}]",
+                repair="A chat API returns none. Pass --reference_model with the model that sampled: they "
+                "are computed again.",
+            )
+        return value
+
+    critics = await scored(critic, with_ground_truth=not flags.no_use_ground_truth)
     for row, values in zip(rows, critics, strict=True):
         for place, value in enumerate(values):
             if value is None:
@@ -283,52 +314,13 @@ async def score_rows(
     if critic.scorer.has_value_head:
         return critics
     if reference is not None:
-        references = await _reduced(rows, reference, flags, with_ground_truth=flags.advantage == "paper")
+        references = await scored(reference, with_ground_truth=flags.advantage == "paper")
     else:
         references = [
-            [_stored(row, place, flags) if value is not None else None for place, value in enumerate(values)]
+            [None if value is None else stored(row, place) for place, value in enumerate(values)]
             for row, values in zip(rows, critics, strict=True)
         ]
     return [
-        [
-            None if one is None or other is None else one - other
-            for one, other in zip(ours, theirs, strict=True)
-        ]
+        [None if a is None or b is None else a - b for a, b in zip(ours, theirs, strict=True)]
         for ours, theirs in zip(critics, references, strict=True)
     ]
-
-
-async def _reduced(
-    rows: Sequence[Candidates], model: Model, flags: RankingFlags, *, with_ground_truth: bool
-) -> list[list[float | None]]:
-    result = await reduced(
-        rows, model, with_ground_truth=with_ground_truth, use_sum=flags.use_sum, published=flags.published
-    )
-    for row, values in zip(rows, result, strict=True):
-        for place, value in enumerate(values):
-            if value is not None and not math.isfinite(value):
-                raise DataError(
-                    "gets no number from the model",
-                    path=flags.input_path,
-                    line=row.line,
-                    field=f"additional_outputs[{place}]",
-                    value=value,
-                    repair="A checkpoint whose weights are not finite (a diverged training) does this, and "
-                    "float16: try --dtype float32.",
-                )
-    return result
-
-
-def _stored(row: Candidates, place: int, flags: RankingFlags) -> float:
-    value = row.candidates[place].total if flags.use_sum else row.candidates[place].mean
-    if value is None:
-        name = "additional_reference_logprobs"
-        raise DataError(
-            "has no log-probability of the sampler",
-            path=flags.input_path,
-            line=row.line,
-            field=f"{name}{'_sum' if flags.use_sum else ''}[{place}]",
-            repair="A chat API returns none. Pass --reference_model with the model that sampled: they "
-            "are computed again.",
-        )
-    return value

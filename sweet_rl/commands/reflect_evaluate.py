@@ -285,12 +285,8 @@ def evaluate_gpt(flags: EvaluateGptFlags, teacher_flags: TeacherFlags, own: Any,
             knows = expert(game, job.item)
             try:
                 game.reset(task, seed=job.item)
-                how = {
-                    "seed": derive_seed(job.item, job.attempt),
-                    "react": flags.react,
-                    "compat": flags.compat,
-                }
-                one = await play_one(game, knows, teacher, **how)
+                seed = derive_seed(job.item, job.attempt)
+                one = await play_one(game, knows, teacher, seed=seed, react=flags.react, compat=flags.compat)
             except (EpisodeError, RequestFailed) as error:
                 return Done(None, (error.failure,))
             finally:

@@ -204,11 +204,9 @@ def export(flags: ExportFlags, /) -> None:
         problem, repair = f"is the same in {count} rows", "Export the file of each run by itself."
         raise DataError(problem, path=source, field="task_id, sample_index", value=key, repair=repair)
     if flags.credit is not None:
-        from sweet_rl.commands.credit import warn_of_a_file
         from sweet_rl.integrations.logs import credited
 
         found = credited(found, Path(flags.credit))
-        warn_of_a_file(flags.credit, found)
     tracking.writes(target, folder=to_folder)
     if flags.to == "inspect":
         _logs().write_log(found, target)
@@ -285,7 +283,6 @@ def export_credit(flags: ExportCreditFlags, /) -> None:
     The smallest run: export_credit runs.jsonl runs.credit.critic.jsonl rows.jsonl --tokenizer MODEL
     """
     from sweet_rl.chat import load_tokenizer
-    from sweet_rl.commands.credit import warn_of_a_file
     from sweet_rl.integrations.tokens import credited_rows
     from sweet_rl.preferences.credit import Way, advantages_in
     from sweet_rl.records import load_trajectories
@@ -298,7 +295,6 @@ def export_credit(flags: ExportCreditFlags, /) -> None:
     rows = credited_rows(episodes, credit, load_tokenizer(str(flags.tokenizer)))
     if not rows:
         raise UsageError(f"{flags.saved_path!r} holds no agent turns.")
-    warn_of_a_file(flags.credit_path, episodes)
     tracking.writes(flags.output_path)
     write_table(flags.output_path, rows)
     turns = [value for row in rows for value in row["credit"]]

@@ -77,21 +77,6 @@ def trained_from(critic: str | Path) -> str | None:
     return str(there) if there.is_dir() else base
 
 
-def worlds_behind(path: str | Path, deep: int = 20) -> set[str]:
-    """The worlds whose dialogues an output was made from; none where no record says it.
-
-    `deep`: how many runs behind it are looked at: more than a chain of stages has, so that a circle ends.
-    """
-    found = maker_of(Path(path).expanduser()) if deep else None
-    if found is None:
-        return set()
-    if world := found.get("settings", {}).get("task_type"):
-        return {str(world)}
-    there = Path(str(found.get("folder", ".")))
-    sources = (there / Path(str(one["source"])).expanduser() for one in found.get("inputs", ()))
-    return {world for source in sources if source.exists() for world in worlds_behind(source, deep - 1)}
-
-
 _NUMBERS = ("requests", "retries", "failed_requests", "replies", "replies_without_usage", "reasoning_tokens")
 _TOKENS = ("prompt_tokens", "completion_tokens")
 

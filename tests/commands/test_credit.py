@@ -8,7 +8,6 @@ import pytest
 import sweet_rl
 from sweet_rl.commands.credit import credit
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.integrations.export import export_credit
 from sweet_rl.preferences.trajectory_pairs import with_solution
 from sweet_rl.records import load_trajectories, replace_rows
 from tests.commands.test_step_stages import plain_mean, rows_of, trajectories
@@ -87,35 +86,6 @@ def test_a_critic_is_compared_with_the_model_that_it_was_trained_from(models, sa
         saved, critic=str(critic), hidden=True, reference_model=models["critic"], overwrite=True, quiet=True
     )
     assert f"is compared with {models['critic']}." in capsys.readouterr().out
-
-
-def test_a_critic_of_another_world_is_warned_of(models, saved, tmp_path, capsys):
-    """As the records behind it say: pairs, and the dialogues that they were made of."""
-
-    def made(name, stage, settings, *inputs):
-        record = {"id": name, "stage": stage, "status": "finished", "sessions": [], "folder": str(tmp_path)}
-        record |= {"settings": settings, "inputs": [{"flag": "input", "source": one} for one in inputs]}
-        folder = (tmp_path / name).is_dir()
-        (tmp_path / (f"{name}/run.json" if folder else f"{name}.run.json")).write_text(json.dumps(record))
-
-    shutil.copytree(models["critic"], tmp_path / "critic")
-    for name in ("played.jsonl", "pairs.jsonl"):
-        (tmp_path / name).touch()
-    made("played.jsonl", "simulate_interactions", {"task_type": "twenty_questions"})
-    made("pairs.jsonl", "evaluate_games", {}, "played.jsonl", "pairs.jsonl")  # a circle ends
-    made("critic", "train_dpo", {"pretrain": models["policy"]}, "pairs.jsonl")
-    rows = rows_of(saved)
-    for world, warned in (("twenty_questions", False), ("code", True)):
-        for row in rows:
-            row["provenance"] = {"settings": {"task_type": world}}
-        replace_rows(saved, rows)
-        credit(saved, critic=str(tmp_path / "critic"), hidden=True, overwrite=True, quiet=True)
-        said = capsys.readouterr().err
-        assert ("has learned from twenty_questions, and these dialogues are of code" in said) is warned
-        scores, rows_file = saved.with_name("run.credit.critic.jsonl"), tmp_path / "rows.jsonl"
-        made(scores.name, "credit", {"critic": "critic"})
-        export_credit(saved, scores, rows_file, tokenizer=models["policy"], overwrite=True)
-        assert ("has learned from twenty_questions" in capsys.readouterr().err) is warned
 
 
 def test_only_one_way_and_what_python_gives_are_the_same(models, saved):

@@ -315,5 +315,3 @@ def test_runs_are_merged_and_drawn(tmp_path, runs, capsys):
     load("reflect plot")(str(runs), output=str(tmp_path / "picture"), window=3)
     assert (tmp_path / "picture.pdf").read_bytes().startswith(b"%PDF")
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
-
-
