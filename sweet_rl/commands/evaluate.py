@@ -28,9 +28,8 @@ from sweet_rl.preferences.trajectory_pairs import margin_pairs, pair_rows, traje
 from sweet_rl.records import locked, read_rows, replace_rows, stamp_of, trajectories_from_rows
 from sweet_rl.records.rows import group_by_identity, group_by_task, repeats_of
 from sweet_rl.runs import new_file
-from sweet_rl.statistics import Estimate, mean_over_tasks, share_over_tasks
+from sweet_rl.statistics import mean_over_tasks, share_over_tasks
 from sweet_rl.types import AgentTurn, Json, StopReason, Trajectory
-from sweet_rl.viewer.rows import rewards_turns
 from sweet_rl.worlds import World, two_worlds, world_in, world_named_in
 
 
@@ -63,21 +62,16 @@ def evaluate(flags: GraderFlags, /) -> None:
     if flags.grader == "auto":
         given |= {"margin": flags.margin} if flags.margin else {}
         given |= {"regrade": True} if flags.regrade else {}
-        grading_by(_world_in(flags.saved_path), given, {"quiet": flags.quiet})(flags.saved_path)
+        world = world_in(next((row for _, row in read_rows(flags.saved_path)), {}).get("provenance") or {})
+        if world is None:
+            raise UsageError(
+                f"{flags.saved_path!r} names no world that has a name here. Run the world's own stage (evaluate_code, "
+                "evaluate_html, evaluate_games), or name a --grader."
+            )
+        grading_by(world, given, {"quiet": flags.quiet})(flags.saved_path)
         return
     _grade(flags.saved_path, flags.grader, flags.k, regrade=flags.regrade, quiet=flags.quiet)
     plain(evaluate_games)(saved_path=flags.saved_path, margin=flags.margin or 0.1, **given)
-
-
-def _world_in(saved_path: str) -> World:
-    """The world that a file is of."""
-    world = world_in(next((row for _, row in read_rows(saved_path)), {}).get("provenance") or {})
-    if world is None:
-        raise UsageError(
-            f"{saved_path!r} names no world that has a name here. Run the world's own stage (evaluate_code, "
-            "evaluate_html, evaluate_games), or name a --grader."
-        )
-    return world
 
 
 def grading_by(world: World, given: Mapping[str, Any], offered: Mapping[str, Any]) -> Callable[..., None]:
@@ -146,7 +140,12 @@ class GradedFile:
         self.trajectories = trajectories_from_rows(numbered, path=path)
         if not self.trajectories:
             raise UsageError(f"{path!r} holds no trajectories.")
-        _refuse_two_worlds(path, [line for line, _ in numbered], self.trajectories)
+        known: tuple[int, str] | None = None  # a mean over two worlds says nothing of either
+        for (line, _), one in zip(numbered, self.trajectories, strict=True):
+            if (name := world_named_in(one.provenance)) is not None:
+                known = known or (line, name)
+                if name != known[1]:
+                    raise two_worlds(name, known[1], known[0], path=path, line=line)
         if k is None and all(row.get("sample_index") is not None for row in self.rows):
             groups = group_by_identity(self.trajectories)
         else:
@@ -164,9 +163,6 @@ class GradedFile:
                 f"All {self.failed} episodes of {path!r} failed: there is nothing to grade. "
                 f"The first: {first}. Play them again: the command that made the file, with --to_continue."
             )
-        for index, row in enumerate(self.rows):
-            if not self.counts(index) and row.get("reward") is not None:  # by an earlier version
-                row["reward"], self._changed = None, True
 
     def counts(self, index: int) -> bool:
         return not self.trajectories[index].failed
@@ -232,27 +228,6 @@ class GradedFile:
                 print(f"{len(beside)} rows of hard negatives are in it, too.")
         if (skipped := usable.count(False) - self.failed) and any(paths.values()):
             print(f"{skipped} dialogues that do not end with an agent turn are in no pair.")
-
-
-def _refuse_two_worlds(path: str, lines: Sequence[int], trajectories: Sequence[Trajectory]) -> None:
-    """A mean over two worlds says nothing of either. Rows that name none are told apart by how they are graded."""
-    seen: dict[str, tuple[str, int, str]] = {}
-    for line, one in zip(lines, trajectories, strict=True):
-        name, world, task = world_named_in(one.provenance), world_in(one.provenance), one.task
-        if name is not None:
-            said, stage = name, world and world.scores.stage
-        elif task.test_cases:
-            said, stage = "a world with hidden tests", "evaluate_code"
-        elif rewards_turns([one]):
-            said, stage = "a world that rewards turns", "evaluate_games"
-        elif "<html" in task.ground_truth.lower():
-            said, stage = "a world of web pages", "evaluate_html"
-        else:
-            continue
-        for kind, value in (("name", name), ("stage", stage)):
-            known, first, words = seen.setdefault(kind, (value, line, said)) if value else (value, line, said)
-            if value != known:
-                raise two_worlds(said, words, first, path=path, line=line)
 
 
 @contextmanager
@@ -324,25 +299,39 @@ def evaluate_games(flags: GameFlags, /) -> None:
             f"{saved_path!r} holds no rewards: its world does not reward turns, or every episode failed. "
             "Functions are graded by sweet-rl evaluate_code, pages by sweet-rl evaluate_html."
         )
-    rewarded = _by_task(file, lambda trajectory: trajectory.reward)
+
+    def by_task(number: Callable[[Trajectory], float | None]) -> list[list[float]]:
+        """The values of each task's rewarded repeats that have one; tasks without any are left out."""
+        groups = [[file.trajectories[row] for row in group] for group in file.groups]
+        tasks = [
+            [value for one in group if one.reward is not None and (value := number(one)) is not None]
+            for group in groups
+        ]
+        return [task for task in tasks if task]
+
+    rewarded = by_task(lambda one: one.reward)
     reward = next(one for one in measures_of([read_episodes(saved_path)]) if one.field == "reward")
+    bounds = {"low": reward.low, "high": reward.high}
     numbers = {
-        "return": mean_over_tasks(rewarded, low=reward.low, high=reward.high),
-        "return, best of k": mean_over_tasks(
-            [[max(task)] for task in rewarded], low=reward.low, high=reward.high
+        "return": mean_over_tasks(rewarded, **bounds),
+        "return, best of k": mean_over_tasks([[max(task)] for task in rewarded], **bounds),
+        "ended by the world": share_over_tasks(
+            by_task(lambda one: float(one.stop_reason is StopReason.ENDED))
         ),
-        "ended by the world": share_over_tasks(_by_task(file, _ended)),
-        "turns": mean_over_tasks(_by_task(file, _turns)),
+        "turns": mean_over_tasks(
+            by_task(lambda one: float(sum(isinstance(entry, AgentTurn) for entry in one.dialogue_history)))
+        ),
     }
-    if any(_won(trajectory) is not None for trajectory in file.trajectories):
-        numbers["won"] = share_over_tasks(_by_task(file, _won))
+    if won := by_task(_won):
+        numbers["won"] = share_over_tasks(won)
     failed = sum(one.failed or (one.reward is None and one.error is not None) for one in file.trajectories)
     ungraded = rewards.count(None) - failed
     size = f"{len(rewards)} episodes, {len(file.groups)} tasks{repeats_words(k)}"
     print(f"{saved_path}: {size}{failed_words(failed)}\n")
     for name, interval in numbers.items():
         if (k is not None and k > 1) or name != "return, best of k":
-            print(f"{name:<22}{_shown(interval)}")
+            ends = "" if interval.low is None else f" [{interval.low:.2f}, {interval.high:.2f}]"
+            print(f"{name:<22}{interval.mean:8.2f}{ends}")
     for count, what in ((failed, "episodes failed"), (ungraded, "episodes have no reward")):
         if count:
             print(f"{count:>6}  {what} and are left out")
@@ -359,30 +348,8 @@ def evaluate_games(flags: GameFlags, /) -> None:
     file.write_pairs(flags, flags.margin, of="episodes")
 
 
-def _ended(trajectory: Trajectory) -> float | None:
-    return None if trajectory.reward is None else float(trajectory.stop_reason is StopReason.ENDED)
-
-
 def _won(trajectory: Trajectory) -> float | None:
     """Whether the goal was reached, where the world reports it."""
     game = trajectory.extra.get("game")
     won = game.get("won") if isinstance(game, Mapping) else None
-    return None if trajectory.reward is None or not isinstance(won, bool) else float(won)
-
-
-def _turns(trajectory: Trajectory) -> float | None:
-    turns = sum(isinstance(entry, AgentTurn) for entry in trajectory.dialogue_history)
-    return None if trajectory.reward is None else float(turns)
-
-
-def _by_task(file: GradedFile, number: Callable[[Trajectory], float | None]) -> list[list[float]]:
-    """The values of each task's repeats that have one; tasks without any are left out."""
-    tasks = [
-        [value for row in group if (value := number(file.trajectories[row])) is not None]
-        for group in file.groups
-    ]
-    return [task for task in tasks if task]
-
-
-def _shown(found: Estimate) -> str:
-    return f"{found.mean:8.2f}" + ("" if found.low is None else f" [{found.low:.2f}, {found.high:.2f}]")
+    return float(won) if isinstance(won, bool) else None
