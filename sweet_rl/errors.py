@@ -30,15 +30,9 @@ class NonFiniteError(UsageError):
 
 
 class DataError(SweetRLError):
-    """For the person who made the file: names file, line, field, value and repair.
+    """For the person who made the file: names file, line (from 1), dotted field, value (shortened) and repair.
 
-    Args:
-        problem: what is wrong, as a clause ("must be a string").
-        path: the file, when the data came from one.
-        line: 1-based line number in it.
-        field: dotted name of the field in the row.
-        value: the offending value; shown shortened.
-        repair: what to do about it.
+    `problem` says what is wrong as a clause ("must be a string").
     """
 
     def __init__(

@@ -74,14 +74,10 @@ async def rollout(
     stats: RolloutStats | None = None,
     on_progress: Callable[[], None] = lambda: None,
 ) -> RolloutStats:
-    """Play all episodes, `concurrency` of them at a time.
+    """Play all episodes in their order, `concurrency` of them at a time, each in a fresh world of `make_env`.
 
     Args:
-        episodes: in the order in which they are begun.
-        make_env: a fresh world for each episode.
-        policy: who acts.
         on_finished: receives each trajectory as soon as it is over.
-        concurrency: episodes in flight.
         provenance: written into every trajectory.
         stats: counted up as the run goes, so that a progress bar can read it.
         on_progress: called after every turn and every episode.
@@ -156,13 +152,7 @@ async def play(
 class LiveEpisode:
     """An episode while it is played: what was said so far, turn by turn, from whomever the turns come.
 
-    `play` takes them from a policy. Its owner closes the environment.
-
-    Args:
-        episode: which one.
-        env: a fresh world.
-        provenance: written into the trajectory.
-        stats: whose failures and thoughts are counted up.
+    `play` takes them from a policy. Its owner closes the environment. `stats` has its failures and thoughts counted up.
     """
 
     def __init__(
@@ -175,12 +165,9 @@ class LiveEpisode:
         self._failures: list[Failure] = []
         self._info: dict[str, Json] = {}
         self._observation: Observation | None = None
+        made_by = {**provenance, **({} if run is None else {"run": run}), "seed": episode.seed}
         self._ended = Trajectory(
-            task=episode.task,
-            dialogue_history=(),
-            answer=NO_ANSWER,
-            sample_index=episode.sample_index,
-            provenance={**provenance, **({} if run is None else {"run": run}), "seed": episode.seed},
+            episode.task, (), NO_ANSWER, sample_index=episode.sample_index, provenance=made_by
         )
 
     @property
@@ -220,9 +207,11 @@ class LiveEpisode:
         self._ended = replace(self._ended, stop_reason=error.stop_reason, error=failure)
 
     async def _take(self, generation: Generation) -> Observation | None:
-        history = self._history
+        history, completion = self._history, generation.completion
         self._note(_of_turn(generation.failures, history))
-        spoken = _spoken(generation)
+        text, inside = split_thoughts(completion.text, generation.input)  # by tags, or by its server
+        parts = [part for part in (completion.thoughts, inside) if part is not None]
+        spoken = Spoken(text, "\n\n".join(parts) if parts else None)
         self._stats.thoughts += len(spoken.thoughts or "")
         history.append(_agent_turn(generation, spoken, content=spoken.text, output=spoken.text))
         step = await self._env.step(spoken.text)
@@ -235,8 +224,10 @@ class LiveEpisode:
             self._observation = step.observation
             history.append(step.observation.messages[-1])
         if step.over:
+            rewards = [one.reward for one in history if isinstance(one, AgentTurn) and one.reward is not None]
+            reward = sum(rewards) if rewards else None  # a world may give none
             self._ended = replace(
-                self._ended, answer=step.answer, stop_reason=step.stop_reason, reward=_total(history)
+                self._ended, answer=step.answer, stop_reason=step.stop_reason, reward=reward
             )
             return None
         return self._observation
@@ -244,20 +235,6 @@ class LiveEpisode:
     def _note(self, failures: Sequence[Failure]) -> None:
         self._failures.extend(failures)
         self._stats.failures += len(failures)
-
-
-def _total(history: Sequence[Message]) -> float | None:
-    """The sum of the turns' rewards; None in a world that gives none."""
-    rewards = [entry.reward for entry in history if isinstance(entry, AgentTurn) and entry.reward is not None]
-    return sum(rewards) if rewards else None
-
-
-def _spoken(generation: Generation) -> Spoken:
-    """The agent's reply and its thoughts, separated by its server, or by tags in the text."""
-    completion = generation.completion
-    text, thoughts = split_thoughts(completion.text, generation.input)
-    parts = [part for part in (completion.thoughts, thoughts) if part is not None]
-    return Spoken(text, "\n\n".join(parts) if parts else None)
 
 
 def _agent_turn(

@@ -49,34 +49,17 @@ class TextGame(Protocol):
     """One game; can be reset any number of times. It blocks, and must not be shared between threads."""
 
     @property
-    def head(self) -> str:
-        """What begins the list of actions; "" where a prompt has none."""
-        ...
-
+    def head(self) -> str: ...  # what begins the list of actions; "" where a prompt has none
     @property
-    def instruction(self) -> str:
-        """The text before the state when an agent reflects; "" where there is none."""
-        ...
-
+    def instruction(self) -> str: ...  # before the state when an agent reflects; "" where there is none
     @property
-    def max_labels(self) -> Sequence[str]:
-        """Every label that any state of the world can offer: the rows of a shrunk head."""
-        ...
-
+    def max_labels(self) -> Sequence[str]: ...  # every label that any state can offer: rows of a shrunk head
     @property
-    def text(self) -> str:
-        """The whole prompt of the current state, up to and including the list of actions."""
-        ...
-
+    def text(self) -> str: ...  # the whole prompt of the current state, the list of actions included
     @property
-    def labels(self) -> Sequence[str]:
-        """The labels on offer now, in the order of the list."""
-        ...
-
+    def labels(self) -> Sequence[str]: ...  # on offer now, in the order of the list
     @property
-    def success_threshold(self) -> float:
-        """An episode of this task is a success when its costs sum to less."""
-        ...
+    def success_threshold(self) -> float: ...  # an episode of this task succeeds when its costs sum to less
 
     def reset(self, task: Task, *, seed: int) -> str:
         """Begin the task's game and return `text`. Whatever is drawn depends on the task and the seed alone."""

@@ -24,8 +24,6 @@ ATTEMPTS: Final = 3
 View = list[dict[str, str]]
 """Messages with `role` and `content`."""
 
-_PASSING: Final = {408, 409, 425, 429}
-
 
 class HumanInteractionEnv:
     """One episode at a time; several environments may be stepped in several threads.
@@ -159,6 +157,6 @@ def _may_pass(error: Exception) -> bool:
     """Whether asking again may help, told without the package of the client."""
     status = getattr(error, "status_code", None)
     if isinstance(status, int):
-        return status in _PASSING or status >= 500
+        return status in {408, 409, 425, 429} or status >= 500
     names = {kind.__name__ for kind in type(error).__mro__}
     return isinstance(error, (ConnectionError, TimeoutError)) or "APIConnectionError" in names
