@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from sweet_rl.cli import help_text, load, stage_flags, stages
-from sweet_rl.cli.parse import read, values
+from sweet_rl.cli.parse import read, values_of
 from sweet_rl.cli.process import Inert, drawn_on
 from tests.conftest import ROOT, called
 
@@ -246,5 +246,5 @@ def test_flags_and_words_become_the_values_of_a_function(arguments, expected):
     ): ...  # fmt: skip
 
     typed = read(stage, arguments)
-    assert values(stage, typed) == expected
+    assert values_of(stage, typed) == expected
     assert typed.words == ()

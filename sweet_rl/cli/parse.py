@@ -10,7 +10,7 @@ import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sweet_rl.errors import UsageError, suggestion
 from sweet_rl.flags import REQUIRED, Flag, any_of, described, flags_of, read_type
@@ -45,52 +45,53 @@ class Options:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class Typed:
+class Typed(NamedTuple):
     """What a person typed, as text: values by flag, and the words of one that takes any number."""
 
     flags: Mapping[str, str]
     words: tuple[str, ...]
 
 
-def flag_of(parameter: inspect.Parameter, words: str) -> Flag:
-    """A parameter of a function as a flag."""
-    written = parameter.annotation
-    if isinstance(written, str):
-        kind, optional = _KINDS[written.replace("| None", "").strip()], "None" in written
-    else:  # of a module that does not postpone its annotations
-        kind, optional, _ = read_type(str if written is parameter.empty else written)
-    return Flag(
-        name=parameter.name,
-        help=words,
-        kind=kind,
-        optional=optional,
-        default=REQUIRED if parameter.default is parameter.empty else parameter.default,
-        positional=parameter.kind is parameter.POSITIONAL_OR_KEYWORD,
-        many=parameter.kind is parameter.VAR_POSITIONAL,
-    )
-
-
 def stage_flags(function: Callable[..., Any]) -> tuple[Flag, ...]:
     """The flags of a stage that do not depend on others, in the order of its signature."""
     known = {one.name: one for one in getattr(function, "flags", ())}
-    helps = described(function)
-    return tuple(
-        known.get(parameter.name) or flag_of(parameter, helps.get(parameter.name, ""))
-        for parameter in inspect.signature(function).parameters.values()
-        if parameter.kind is not parameter.VAR_KEYWORD
-    )
+    helps, found = described(function), []
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name in known:
+            found.append(known[name])
+        elif parameter.kind is not parameter.VAR_KEYWORD:  # of a function without settings
+            written = parameter.annotation
+            if isinstance(written, str):
+                kind, optional = _KINDS[written.replace("| None", "").strip()], "None" in written
+            else:  # of a module that does not postpone its annotations
+                kind, optional, _ = read_type(str if written is parameter.empty else written)
+            found.append(
+                Flag(
+                    name=name,
+                    help=helps.get(name, ""),
+                    kind=kind,
+                    optional=optional,
+                    default=REQUIRED if parameter.default is parameter.empty else parameter.default,
+                    positional=parameter.kind is parameter.POSITIONAL_OR_KEYWORD,
+                    many=parameter.kind is parameter.VAR_POSITIONAL,
+                )
+            )
+    return tuple(found)
+
+
+def _choice(function: Callable[..., Any], given: Mapping[str, Any]) -> tuple[Options | None, str | None]:
+    """What a stage's further flags depend on, and which choice is named, or is the default."""
+    options: Options | None = getattr(function, "options", None)
+    if options is None:
+        return None, None
+    default = next(one.default for one in stage_flags(function) if one.name == options.by)
+    return options, given.get(options.by, None if default is REQUIRED else default)
 
 
 def joined_flags(function: Callable[..., Any], given: Mapping[str, Any]) -> tuple[Flag, ...]:
     """The flags of the world that is named, or of whatever a stage's options depend on."""
-    options: Options | None = getattr(function, "options", None)
-    return () if options is None else options.flags(_named(function, options, given))
-
-
-def every_flag(function: Callable[..., Any], given: Mapping[str, Any]) -> tuple[Flag, ...]:
-    """The flags of a stage, and those of the world that is named among these values."""
-    return (*stage_flags(function), *joined_flags(function, given))
+    options, name = _choice(function, given)
+    return () if options is None else options.flags(name)
 
 
 def flags_here(function: Callable[..., Any], arguments: Sequence[str]) -> tuple[Flag, ...]:
@@ -106,7 +107,7 @@ def flags_here(function: Callable[..., Any], arguments: Sequence[str]) -> tuple[
 
 def with_defaults(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """The value of every flag: as given, or as the stage has it."""
-    flags = every_flag(function, given)
+    flags = (*stage_flags(function), *joined_flags(function, given))
     return {one.name: given.get(one.name, one.default) for one in flags if not one.many}
 
 
@@ -116,9 +117,9 @@ def read(function: Callable[..., Any], arguments: Sequence[str]) -> Typed:
     typed, words = _split(flags, flags, arguments)
     if unknown := next((name for name in typed if name.startswith("-")), None):
         name = unknown[2:].replace("-", "_")
-        options: Options | None = getattr(function, "options", None)
+        options, choice = _choice(function, typed)
         if options is not None:
-            options.refuse_of_others(name, _named(function, options, typed))
+            options.refuse_of_others(name, choice)
         listed = [each for one in flags for each in (one.name, *one.aliases) if one.shown != "never"]
         every = [each for one in flags for each in one.names if not one.many]
         close = suggestion(name.strip("_"), listed, "--") or suggestion(name.strip("_"), every, "--")
@@ -131,20 +132,13 @@ def read(function: Callable[..., Any], arguments: Sequence[str]) -> Typed:
     return Typed(typed, tuple(words))
 
 
-def values(function: Callable[..., Any], typed: Typed) -> dict[str, Any]:
-    """The typed flags as the values that the stage expects."""
-    flags = {one.name: one for one in every_flag(function, typed.flags)}
-    return {name: value_of(flags[name], text) for name, text in typed.flags.items()}
-
-
 def values_of(function: Callable[..., Any], typed: Typed) -> dict[str, Any]:
-    """The same, after a check that all of them apply to what the stage is about to do."""
-    found = values(function, typed)
-    facets: Callable[[Mapping[str, Any]], Facets] | None = getattr(function, "facets", None)
-    if facets is not None:
-        names = {name for name, value in found.items() if value is not None}
-        flags = [one for one in every_flag(function, found) if one.name in names]
-        refuse(flags, facets(with_defaults(function, found)))
+    """The typed flags as the values that the stage expects; all of them apply to what it is about to do."""
+    flags = {one.name: one for one in (*stage_flags(function), *joined_flags(function, typed.flags))}
+    found = {name: value_of(flags[name], text) for name, text in typed.flags.items()}
+    if facets := getattr(function, "facets", None):
+        given = [flags[name] for name, value in found.items() if value is not None]
+        refuse(given, facets(with_defaults(function, found)))
     return found
 
 
@@ -192,13 +186,10 @@ def bound(
 ) -> inspect.BoundArguments:
     """The arguments of a call from Python, aliases replaced by their flags; no defaults yet."""
     names = {name: one.name for one in getattr(function, "flags", ()) for name in one.names}
-    given = signature.bind_partial(
-        *positional, **{names.get(name, name): value for name, value in named.items()}
-    )
-    options: Options | None = getattr(function, "options", None)
-    if options is not None and (further := given.arguments.get("options")):
-        by = given.arguments.get(options.by, signature.parameters[options.by].default)
-        own = {name: one.name for one in options.flags(by) for name in one.names}
+    renamed = {names.get(name, name): value for name, value in named.items()}
+    given = signature.bind_partial(*positional, **renamed)
+    if further := given.arguments.get("options"):
+        own = {name: one.name for one in joined_flags(function, given.arguments) for name in one.names}
         given.arguments["options"] = {own.get(name, name): value for name, value in further.items()}
     _need(stage_flags(function), given.arguments)
     return given
@@ -208,13 +199,6 @@ def _need(flags: Iterable[Flag], given: Mapping[str, Any]) -> None:
     for one in flags:
         if one.default is REQUIRED and not one.many and one.name not in given:
             raise UsageError(f"--{one.name} is needed: {one.help}")
-
-
-def _named(function: Callable[..., Any], options: Options, given: Mapping[str, Any]) -> str | None:
-    """What is chosen: as given, or by default."""
-    default = next(one.default for one in stage_flags(function) if one.name == options.by)
-    name: str | None = given.get(options.by, None if default is REQUIRED else default)
-    return name
 
 
 def _split(

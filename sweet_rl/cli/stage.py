@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from sweet_rl import tracking
 from sweet_rl.chat.formats import SMOLLM2, model_path
-from sweet_rl.cli.parse import Facets, Options, bound, flag_of, with_defaults
+from sweet_rl.cli.parse import Facets, Options, bound, with_defaults
 from sweet_rl.errors import BudgetSpent, DataError, NonFiniteError, SweetRLError, UsageError, missing_package
 from sweet_rl.flags import REQUIRED, Flag, Only, described, flags_of
 from sweet_rl.flags.shared import Budget
@@ -48,8 +48,6 @@ STEP = "SWEET_RL_STEP"
 """Environment variable with the name that a pipeline has for the stage that a process runs."""
 
 _SPENDING = sorted(flags_of(Budget), key=lambda one: one.name != "prices")
-_HAS = "__recorded__"
-_RESUMES = "__resumes__"
 
 
 class StageEntry(NamedTuple):
@@ -89,8 +87,8 @@ def stage(
 ) -> Callable[[Callable[..., None]], Stage]:
     """Make a stage of a function whose positional-only parameters are dataclasses of flags.
 
-    Its other parameters, if it has any, are flags as well, explained under `Args:` of its docstring. With
-    `options` the last dataclass is the one that they choose, or None where there is none.
+    Words without a flag, if it takes any, are explained under `Args:` of its docstring. With `options` the last
+    dataclass is the one that they choose, or None where there is none.
 
     Args:
         positional: flags that may be given without their name, in this order.
@@ -109,22 +107,35 @@ def stage(
         types = typing.get_type_hints(function)
         names = [name for name, one in plain.parameters.items() if one.kind is one.POSITIONAL_ONLY]
         groups: list[type] = [types[name] for name in (names[:-1] if options else names)]
-        rest = plain.replace(
-            parameters=[p for p in plain.parameters.values() if p.kind is not p.POSITIONAL_ONLY]
-        )
-        own = described(function)
-        flags = [flag_of(parameter, own.get(name, "")) for name, parameter in rest.parameters.items()]
-        flags += {
-            one.name: one for kind in groups for one in flags_of(kind) if one.name not in without
-        }.values()
+        words = [one for one in plain.parameters.values() if one.kind is one.VAR_POSITIONAL]
+        known = {one.name: one for kind in groups for one in flags_of(kind) if one.name not in without}
+        known |= {
+            one.name: Flag(
+                name=one.name, help=described(function).get(one.name, ""), many=True, default=REQUIRED
+            )
+            for one in words
+        }
         changes = {"default": defaults or {}, "help": helps or {}, "only": only or {}}
-        flags = list(_changed(flags, changes, narrow or {}, positional))
-        signature = plain.replace(parameters=list(_parameters(flags, options)))
+        if wrong := sorted(
+            {*positional, *(narrow or {}), *(name for one in changes.values() for name in one)} - set(known)
+        ):
+            raise TypeError(f"this stage has no flag {wrong[0]!r}")
+        flags = []
+        for name in dict.fromkeys((*positional, *known)):  # those first that may be given without their name
+            own = {what: change[name] for what, change in changes.items() if name in change}
+            own |= (narrow or {}).get(name, {})
+            flags.append(replace(known[name], positional=name in positional or known[name].positional, **own))
+        parameters = []
+        for one in sorted(flags, key=_kind_of):  # in the order that Python wants
+            default = inspect.Parameter.empty if one.default is REQUIRED else one.default
+            parameters.append(
+                inspect.Parameter(one.name, _kind_of(one), default=default, annotation=one.annotation)
+            )
+        if options is not None:
+            parameters.append(inspect.Parameter("options", inspect.Parameter.VAR_KEYWORD))
+        signature = plain.replace(parameters=parameters)
 
-        def build(*positional: Any, **named: Any) -> tuple[list[Any], inspect.BoundArguments]:
-            return construct(bound(run, signature, positional, named))
-
-        def construct(given: inspect.BoundArguments) -> tuple[list[Any], inspect.BoundArguments]:
+        def construct(given: inspect.BoundArguments) -> tuple[list[Any], tuple[Any, ...]]:
             given.apply_defaults()
             values = given.arguments
             further = values.pop("options") if options else {}
@@ -133,74 +144,47 @@ def stage(
                     one.check(values[one.name])
             settings = [built(kind, values) for kind in groups]
             if options:
-                settings.append(_chosen(options, values, further))
-            return settings, inspect.BoundArguments(rest, {name: values[name] for name in rest.parameters})
+                name = values[options.by]
+                kind, own = (
+                    (None if name is None else options.of(name)),
+                    {one.name for one in options.flags(name)},
+                )
+                for flag, value in further.items():
+                    if flag not in own and value is not None:
+                        options.refuse_of_others(flag, name)
+                        raise TypeError(f"unexpected flag {flag!r}")
+                chosen = {flag: value for flag, value in further.items() if flag in own}
+                settings.append(None if kind is None else kind(**chosen))
+            return settings, values[words[0].name] if words else ()
 
         @functools.wraps(function)
         def run(*positional: Any, **named: Any) -> None:
             given = bound(run, signature, positional, named)
             before = given_flags.set(frozenset({*given.arguments, *given.arguments.get("options", ())}))
             try:
-                settings, call = construct(given)
-                function(*settings, *call.args, **call.kwargs)
+                settings, more = construct(given)
+                function(*settings, *more)
             finally:
                 given_flags.reset(before)
 
-        run.__signature__ = signature  # type: ignore[attr-defined]
-        run.flags = tuple(flags)  # type: ignore[attr-defined]
-        run.options = options  # type: ignore[attr-defined]
-        run.build = build  # type: ignore[attr-defined] # the settings alone, to check them before anything runs
-        run.facets = facets  # type: ignore[attr-defined]
+        # `build` makes the settings alone, to check them before anything runs
+        more = {"flags": tuple(flags), "options": options, "facets": facets, "__signature__": signature}
+        run.__dict__ |= more | {"build": lambda *args, **named: construct(bound(run, signature, args, named))}
         return run
 
     return decorate
 
 
+def _kind_of(flag: Flag) -> Any:
+    """How a flag stands in a signature."""
+    if flag.many:
+        return inspect.Parameter.VAR_POSITIONAL
+    return inspect.Parameter.POSITIONAL_OR_KEYWORD if flag.positional else inspect.Parameter.KEYWORD_ONLY
+
+
 def built(kind: type[Built], values: Mapping[str, Any]) -> Built:
     """A dataclass of flags from the values of more flags than it has."""
     return kind(**{one.name: values[one.name] for one in flags_of(kind) if one.name in values})
-
-
-def _changed(
-    flags: Sequence[Flag],
-    changes: Mapping[str, Mapping[str, Any]],
-    narrow: Mapping[str, Mapping[str, Any]],
-    positional: Sequence[str],
-) -> Iterator[Flag]:
-    """The flags as one stage has them, those first that may be given without their name."""
-    known = {one.name: one for one in flags}
-    changed = {name for change in changes.values() for name in change}
-    if wrong := sorted({*changed, *narrow, *positional} - set(known)):
-        raise TypeError(f"this stage has no flag {wrong[0]!r}")
-    for name in dict.fromkeys((*positional, *known)):
-        own = {what: change[name] for what, change in changes.items() if name in change}
-        own |= narrow.get(name, {})
-        yield replace(known[name], positional=name in positional or known[name].positional, **own)
-
-
-def _parameters(flags: list[Flag], options: Options | None) -> Iterator[inspect.Parameter]:
-    """The flags as a signature has them: first what may be given without a name."""
-    kinds: dict[str, Any] = {one.name: inspect.Parameter.KEYWORD_ONLY for one in flags}
-    kinds |= {one.name: inspect.Parameter.POSITIONAL_OR_KEYWORD for one in flags if one.positional}
-    kinds |= {one.name: inspect.Parameter.VAR_POSITIONAL for one in flags if one.many}
-    for one in sorted(flags, key=lambda one: kinds[one.name]):  # in the order that Python wants
-        default = inspect.Parameter.empty if one.default is REQUIRED else one.default
-        yield inspect.Parameter(one.name, kinds[one.name], default=default, annotation=one.annotation)
-    if options is not None:
-        yield inspect.Parameter("options", inspect.Parameter.VAR_KEYWORD)
-
-
-def _chosen(options: Options, values: Mapping[str, Any], further: Mapping[str, Any]) -> Any:
-    """The settings of the world, or whatever it is, that was named."""
-    name = values[options.by]
-    kind = None if name is None else options.of(name)
-    known = {one.name for one in options.flags(name)}
-    for flag, value in further.items():
-        if flag not in known and value is not None:
-            options.refuse_of_others(flag, name)
-            raise TypeError(f"unexpected flag {flag!r}")
-    given = {flag: value for flag, value in further.items() if flag in known}
-    return None if kind is None else kind(**given)
 
 
 @contextmanager
@@ -282,11 +266,9 @@ def recorded(
                 raise
             record.close("finished")
 
-        stage.__signature__ = signature  # type: ignore[attr-defined]
+        stage.__dict__ |= {"__signature__": signature, "__recorded__": name, "__resumes__": resumes}
         if prices:
-            stage.flags = (*getattr(function, "flags", ()), *_SPENDING)  # type: ignore[attr-defined]
-        setattr(stage, _HAS, name)
-        setattr(stage, _RESUMES, resumes)
+            stage.__dict__["flags"] = (*getattr(function, "flags", ()), *_SPENDING)
         return stage
 
     return decorate
@@ -304,16 +286,6 @@ def settings_of(function: Stage, positional: Sequence[Any], named: Mapping[str, 
     given = bound(function, signature, positional, named)
     given.apply_defaults()
     return _settings(function, signature, given.arguments)
-
-
-def is_recorded(function: Stage) -> bool:
-    """Whether a stage keeps a record."""
-    return hasattr(function, _HAS)
-
-
-def resumes_itself(function: Stage) -> bool:
-    """Whether the same call resumes what a stage was interrupted in, without a flag."""
-    return getattr(function, _RESUMES, False)
 
 
 def _end(error: BaseException) -> tuple[str, str | None]:

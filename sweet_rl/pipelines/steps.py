@@ -14,7 +14,7 @@ from typing import Any, Final
 from sweet_rl import tracking
 from sweet_rl.cli.main import load
 from sweet_rl.cli.parse import joined_flags, stage_flags, with_defaults
-from sweet_rl.cli.stage import is_recorded, recorded, resumes_itself, settings_of
+from sweet_rl.cli.stage import recorded, settings_of
 from sweet_rl.errors import UsageError
 from sweet_rl.openai_client import shown
 from sweet_rl.records import replace_file
@@ -75,7 +75,7 @@ class Step:
     def resumed(self, made: Sequence[Path]) -> Step | None:
         """The step that resumes this one; None for one that starts again."""
         function = function_of(self.run)
-        if resumes_itself(function):
+        if getattr(function, "__resumes__", False):
             return self
         has = {one.name for one in stage_flags(function)}
         ways: list[Mapping[str, Any]] = [more for more in _CONTINUING if has.issuperset(more)]
@@ -97,7 +97,7 @@ def function_of(run: str) -> Callable[..., None]:
         function: Callable[..., None] = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise UsageError(f"There is no function {run!r}: {error}.") from error
-    return function if is_recorded(function) else recorded(run)(function)
+    return function if hasattr(function, "__recorded__") else recorded(run)(function)
 
 
 def in_rounds(rounds: Sequence[Sequence[Sequence[Step]]], folder: Path | None = None) -> list[Step]:

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from sweet_rl.chat import load_tokenizer, tokenizer_digest
-from sweet_rl.cli.parse import read, values
+from sweet_rl.cli.parse import read, values_of
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.integrations.export import export_pairs
 from sweet_rl.training.data import read_pairs
@@ -202,7 +202,7 @@ def test_whole_dialogues_need_a_chat_template(export, tmp_path):
 )
 def test_wrong_flags_are_refused_before_anything_is_read(flags, message):
     with pytest.raises(UsageError) as raised:
-        export_pairs(**values(export_pairs, read(export_pairs, flags)))
+        export_pairs(**values_of(export_pairs, read(export_pairs, flags)))
     assert message in str(raised.value)
 
 

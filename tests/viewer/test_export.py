@@ -9,7 +9,7 @@ import socket
 
 import pytest
 
-from sweet_rl.commands.view import view, visualize_design_dialogue_histories, visualize_dialogue_histories
+from sweet_rl.commands.view import visualize_design_dialogue_histories, visualize_dialogue_histories
 from sweet_rl.errors import DataError, StorageError, UsageError
 from sweet_rl.integrations.export import export as export_rows
 from sweet_rl.records import load_trajectories
@@ -204,15 +204,6 @@ def test_logs_of_inspect_ai_in_json_are_dialogues_without_its_package(tmp_path, 
     assert first.provenance["agent_model"] == "openai/gpt-4o"
     assert (second.key, second.reward, second.task.problem_description) == (("b", 0), None, "3+3?")
 
-    (log.parent / "unfinished.json").write_text(json.dumps(LOG | {"samples": None}))
-    for paths in ([log], [log.parent], [log.parent, tmp_path / "rows.jsonl"]):
-        view(*map(str, paths), export=str(tmp_path / "page.html"), overwrite=True)
-        out, err = capsys.readouterr()
-        assert f"{2 * len(paths)} rows exported" in out
-        assert ("unfinished.json: is no log of inspect_ai (it holds no samples" in err) == (log not in paths)
-    assert f"sweet-rl view {log.parent}" in (tmp_path / "page.html").read_text()
-    assert sorted(path.name for path in log.parent.iterdir()) == ["sums.json", "unfinished.json"]
-
 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
@@ -220,12 +211,10 @@ def test_logs_of_inspect_ai_in_json_are_dialogues_without_its_package(tmp_path, 
         ("a.json", json.dumps({"eval": {}, "status": "error"}), "it holds no samples"),
         ("a.json", json.dumps(LOG | {"samples": [{"id": 1, "epoch": 1}]}), "a sample cannot be read"),
         ("a.json", json.dumps(LOG)[:-200], "is not JSON .* a log of inspect_ai has eval, status and samples"),
-        ("a.json", "{}", "nothing that is shown here: .* logs of inspect_ai"),
-        ("a.txt", "", "nothing that is shown here: .* logs of inspect_ai"),
     ],
 )
 def test_what_is_no_log_gets_a_sentence(tmp_path, name, text, message):
     (tmp_path / name).write_text(text)
     with pytest.raises((DataError, UsageError), match=message):
-        view(str(tmp_path / name), export=str(tmp_path / "page.html"))
-    assert not (tmp_path / "page.html").exists()
+        export_rows(str(tmp_path / name), str(tmp_path / "rows.jsonl"), to="trajectories")
+    assert not (tmp_path / "rows.jsonl").exists()
