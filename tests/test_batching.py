@@ -270,33 +270,6 @@ def test_one_batcher_serves_one_event_loop_after_another(batcher):
     asyncio.run(batcher.close())
 
 
-class Lingering(Steps):
-    """An engine whose step goes on after its result has reached the caller."""
-
-    def __init__(self):
-        super().__init__()
-        self.may_end = threading.Event()
-
-    def step(self):
-        yield from super().step()
-        assert self.may_end.wait(10)
-
-
-def test_an_engine_still_at_work_for_a_closed_loop_serves_the_next_one():
-    engine = Lingering()
-    batcher = ContinuousBatcher(engine)
-
-    async def next_loop():
-        call = asyncio.create_task(batcher.submit(2))
-        await asyncio.sleep(0)  # it waits, and the engine of the last loop will find it
-        engine.may_end.set()
-        return await asyncio.wait_for(call, 10)
-
-    assert asyncio.run(batcher.submit(1)) == 10
-    assert asyncio.run(next_loop()) == 20
-    asyncio.run(batcher.close())
-
-
 def test_a_caller_whose_loop_is_closed_costs_the_others_nothing():
     gate = threading.Semaphore(0)
     engine = Steps(gate)

@@ -35,19 +35,6 @@ def test_in_three_worlds(tmp_path, world):
         assert row["provenance"]["settings"]["reflect_prob"] == 1.0
 
 
-def test_a_share_of_turns(tmp_path):
-    rows = simulated(tmp_path, "dangerous_taxi", num_tasks=20, reflect_prob=0.5)
-    turns = [entry for row in rows for entry in row["dialogue_history"] if entry["role"] == "assistant"]
-    share = sum("reflection" in turn for turn in turns) / len(turns)
-    assert 0.3 < share < 0.7
-
-
-def test_without_the_flag_nothing_is_said_of_reflections(tmp_path):
-    rows = simulated(tmp_path, "dangerous_taxi", reflection_model=None)
-    assert rows
-    assert "reflect" not in json.dumps(rows)
-
-
 def test_a_file_goes_on_with_the_same_reflections_only(tmp_path):
     simulated(tmp_path, "dangerous_taxi")
     simulated(tmp_path, "dangerous_taxi", num_tasks=3, to_continue=True)

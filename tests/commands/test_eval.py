@@ -13,7 +13,6 @@ from sweet_rl.cli.parse import read, values_of
 from sweet_rl.commands.eval import eval as evaluate
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.users.server import start_server
-from tests.stub_server import model_server
 
 SMALL = {"model": "expert", "tasks": "mini:test", "num_tasks": 8, "quiet": True}
 
@@ -138,32 +137,6 @@ def test_tokens_and_money_of_agent_and_human_apart(tmp_path, monkeypatch):
     )
     first = rows(tmp_path / "out/episodes.jsonl")[0]["dialogue_history"][1]
     assert isinstance(json.loads(first["input"]), list)  # chat is the default: the messages are what is sent
-
-
-def test_a_server_without_the_route_is_told_by_the_flag(completions_only):
-    with pytest.raises(ServiceError, match="--agent_api completions"):
-        evaluate(**SMALL | {"model": "openai/any"}, output_dir="out", agent_base_url=completions_only)
-
-
-def test_an_address_without_v1_is_told_which_to_try(completions_only):
-    with start_server() as server:
-        url = server.base_url.removesuffix("/v1")
-        with pytest.raises(ServiceError, match=f"A server of models answers at {url}/v1: use that address"):
-            evaluate(**SMALL | {"model": "openai/echo"}, output_dir="out", agent_base_url=url)
-    nothing = (
-        completions_only.removesuffix("/v1") + "/api"
-    )  # lists models wherever it is asked, and has no chat
-    with pytest.raises(ServiceError) as found:
-        evaluate(**SMALL | {"model": "openai/any"}, output_dir="other", agent_base_url=nothing)
-    assert "It offers m" in str(found.value)
-    assert "/v1: use" not in str(found.value)
-
-
-@pytest.fixture
-def completions_only():
-    """A server that lists its models and has no chat."""
-    with model_server(lambda _: (404, {})) as (url, _):
-        yield url
 
 
 def test_some_tasks_alone(tmp_path):

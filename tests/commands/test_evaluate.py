@@ -117,11 +117,6 @@ def test_stored_runs_are_graded_again_without_playing(functions, capsys):
     assert "2 rows had a reward, and 2 of them got another one" in capsys.readouterr().out
 
 
-def test_what_was_rewarded_as_it_was_played_has_nothing_to_grade(twenty):
-    with pytest.raises(UsageError, match="twenty_questions rewards turns as they are played"):
-        evaluate(str(twenty), regrade=True)
-
-
 def test_a_grader_of_ones_own(functions):
     evaluate(str(functions), grader=OWN, quiet=True)
     assert rows(functions)[0]["graded_with"]["grader"] == OWN
@@ -180,18 +175,6 @@ def test_rows_of_two_worlds_are_refused_by_every_grader(functions, twenty, tmp_p
     with pytest.raises(DataError, match=f"mixed.jsonl, line {line}: is of {first}, and line 1 is of {other}"):
         grade(str(mixed))
     assert mixed.read_bytes() == before
-
-
-def test_rows_that_name_no_world_are_told_apart_by_how_they_are_graded(functions, twenty):
-    both = [{k: v for k, v in row.items() if k != "provenance"} for row in rows(functions) + rows(twenty)]
-    replace_rows(functions, both)
-    with pytest.raises(
-        DataError, match="line 3: is of a world that rewards turns, and line 1 is of a world with hidden"
-    ):
-        evaluate_code(str(functions))
-    replace_rows(functions, [rows(functions)[0], rows(functions)[1]])
-    with pytest.raises(UsageError, match="has hidden tests and no page: grade it by sweet-rl evaluate_code"):
-        evaluate_html(str(functions))
 
 
 def game(word, sample, rewards, ended):

@@ -204,23 +204,6 @@ def test_where_no_task_can_be_graded_nothing_is_changed_and_the_reasons_are_the_
     assert json.loads(path.with_suffix(".report.json").read_text())["columns"]["fixed"]["rows"] == 1
 
 
-def test_rewards_of_games_are_no_grades_of_functions(write):
-    row = make_row(None, expressions=(), reward=-3.0)
-    done = evaluate(write([row]))
-    assert (done.returncode, "it has no tests" in done.stderr) == (1, True)
-
-
-def test_a_dialogue_that_does_not_end_with_the_agent_is_in_no_pair(write, tmp_path):
-    broken = make_row("No answer")
-    broken["dialogue_history"] = broken["dialogue_history"][:1]
-    path = write([make_row(RIGHT), make_row(WRONG), broken])
-    pairs = tmp_path / "pairs.jsonl"
-    done = evaluate(path, "--k", 3, "--preference_path", pairs)
-    assert done.returncode == 0, done.stderr
-    assert rows_of(pairs) == [{"chosen": "prompt:" + RIGHT, "rejected": "prompt:" + WRONG}]
-    assert "1 dialogues that do not end with an agent turn are in no pair" in done.stdout
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

@@ -236,14 +236,6 @@ def test_a_kill_in_the_middle_keeps_what_is_saved(tmp_path, monkeypatch):
     assert all(one["reward"] is not None for one in read(path))
 
 
-def test_more_rows_than_published_batches(tmp_path):
-    """The original fails beyond 100 rows."""
-    rows = [row(f"t{i}", FAR, folder=tmp_path, answer=None) for i in range(103)]
-    path = write(tmp_path / "f.jsonl", rows)
-    evaluate(path)
-    assert len([one for one in read(path) if one["reward"] is not None]) == 103
-
-
 def test_dialogues_that_cannot_stand_in_a_pair_are_counted(tmp_path, capsys):
     rows = [row("a", TARGET, folder=tmp_path), row("a", NEAR, sample=1, folder=tmp_path)]
     rows[1]["dialogue_history"].append({"role": "user", "content": "more"})
@@ -251,13 +243,6 @@ def test_dialogues_that_cannot_stand_in_a_pair_are_counted(tmp_path, capsys):
     evaluate(path, k=2, preference_path=str(tmp_path / "p.jsonl"))
     assert read(tmp_path / "p.jsonl") == []
     assert "1 dialogues that do not end with an agent turn" in capsys.readouterr().out
-
-
-def test_a_wrong_k_changes_nothing(three):
-    before = three.read_bytes()
-    with pytest.raises(DataError, match="--k"):
-        evaluate(three, slow(), k=4)
-    assert three.read_bytes() == before
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import pytest
 from sweet_rl.cli.progress import judge_full
 from sweet_rl.commands.eval import eval
 from sweet_rl.commands.evaluate_code import evaluate_code
-from sweet_rl.commands.reflect_evaluate import evaluate_gpt
 from sweet_rl.commands.sample_best_of_n import has_failed, sample_best_of_n
 from sweet_rl.commands.simulate_interactions import simulate_interactions
 from sweet_rl.errors import ServiceError, UsageError
@@ -154,24 +153,6 @@ def test_contexts_that_were_full_are_told_and_nearly_all_are_an_error(capsys):
         judge_full(9, 10)
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ({"max_failed": 2.0}, "--max_failed must be from 0 to 1"),
-        (
-            {"env_api_key_var": "NOWHERE_KEY", "env_base_url": "http://127.0.0.1:9/v1"},
-            "'NOWHERE_KEY'.*is not set",
-        ),
-        ({"env_api_key_var": "EMPTY_KEY", "env_base_url": "http://127.0.0.1:9/v1"}, "'EMPTY_KEY'.*is empty"),
-    ],
-)
-def test_what_is_wrong_is_said_before_anything_starts(tmp_path, monkeypatch, flags, message):
-    monkeypatch.setenv("EMPTY_KEY", " ")
-    with pytest.raises(UsageError, match=message):
-        simulate(tmp_path / "f.jsonl", **flags)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_ids_and_texts_that_utf8_cannot_hold(tmp_path):
     """A lone surrogate is legal in JSON: it is kept in the rows, and shown escaped."""
     task = {
@@ -300,22 +281,6 @@ def test_where_no_first_turn_fits_the_run_ends_with_the_servers_words_and_writes
     assert (tmp_path / "run/episodes.jsonl").read_bytes() == b""
 
 
-def test_one_task_that_is_too_long_is_an_episode_without_an_answer(tmp_path):
-    long = []
-
-    def answer(body):
-        asked = body["messages"][-1]["content"]
-        long.append(asked) if not long else None
-        return (
-            refused("This model's maximum context length is 10 tokens.") if asked == long[0] else said(ANSWER)
-        )
-
-    with model_server(answer) as (url, _):
-        evaluate(tmp_path / "run", url, num_tasks=4)
-    reasons = [row["stop_reason"] for _, row in read_rows(tmp_path / "run/episodes.jsonl")]
-    assert sorted(reasons) == ["answered"] * 3 + ["context_full"]
-
-
 SHARES = ["length"] * 5 + ["refused", "empty", "failed", "answer", "answer"]
 
 
@@ -434,14 +399,3 @@ def test_turns_that_could_not_be_sampled_for_are_tried_again(tmp_path):
 )
 def test_a_prompt_that_is_too_long_is_an_answer(error, failed):
     assert has_failed({"additional_outputs": [], "error": error}) is failed
-
-
-def test_a_server_that_refuses_everything_gives_no_result(tmp_path):
-    with (
-        start_server(fault_rate=1, faults="bad_request") as server,
-        pytest.raises(ServiceError, match="refuses our requests"),
-    ):
-        evaluate_gpt(
-            runs=3, output=str(tmp_path), teacher="openai", base_url=server.base_url, model="echo", quiet=True
-        )
-    assert not (tmp_path / "result.txt").exists()

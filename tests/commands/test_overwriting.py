@@ -14,7 +14,6 @@ from sweet_rl.commands.train import replaces_nothing
 from sweet_rl.errors import BudgetSpent, DataError, ServiceError, StorageError, UsageError
 from sweet_rl.flags.shared import Evaluation
 from sweet_rl.records import locked
-from sweet_rl.reflect_data.jobs import JobFile
 from sweet_rl.runs.reading import read_record
 from sweet_rl.training.checkpoints import STATE
 from sweet_rl.training.settings import TrainSettings
@@ -123,28 +122,6 @@ def test_a_model_in_other_pieces_leaves_none_of_the_old_one(tmp_path):
     assert texts.pop("metrics.jsonl") == "kept"
     assert "model.safetensors" not in texts
     assert set(texts.values()) == {"new"}
-
-
-def test_results_of_another_teacher_are_not_replaced(tmp_path):
-    output, journal = tmp_path / "data.json", tmp_path / "data.gpt.journal.jsonl"
-    JobFile(journal, {}, output=output).__exit__()
-    output.write_text("[1]")
-    JobFile(journal, {}, output=output).__exit__()  # its own: it goes on
-    with pytest.raises(UsageError, match=r"data\.json' exists already"):
-        JobFile(tmp_path / "data.embedded.journal.jsonl", {}, output=output)
-    assert not (tmp_path / "data.embedded.journal.jsonl").exists()
-
-
-def test_copies_of_repositories_are_replaced_whole_or_not_at_all(tmp_path):
-    (tmp_path / "in/a").mkdir(parents=True)
-    (tmp_path / "in/a/code.py").write_text("x = 1\n" * 99)
-    (tmp_path / "out/a").mkdir(parents=True)
-    (tmp_path / "out/a/stale.py").write_text("old")
-    run = load("reflect filter_repo")
-    with pytest.raises(UsageError, match="--overwrite"):
-        run(str(tmp_path / "in"), output=str(tmp_path / "out"))
-    run(str(tmp_path / "in"), output=str(tmp_path / "out"), overwrite=True)
-    assert [path.name for path in (tmp_path / "out/a").iterdir()] == ["code.py"]
 
 
 EVAL = {"model": "expert", "tasks": "mini:test", "num_tasks": 3, "quiet": True, "output_dir": "evaluated"}

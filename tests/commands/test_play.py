@@ -114,13 +114,6 @@ def test_flags_that_make_no_game(wrong, message):
 COMMAND = [sys.executable, "-m", "sweet_rl", "play", "lantern", "--task", "0"]
 
 
-def test_lines_may_come_from_a_file():
-    done = subprocess.run(COMMAND, input="look\n", capture_output=True, text=True, timeout=60, check=True)
-    assert " 1> look\n" in done.stdout
-    assert "Stopped after 1 turn, 0 in all." in done.stdout
-    assert done.stderr == ""
-
-
 @pytest.mark.parametrize("end", ["ctrl-c", "ctrl-d"])
 def test_a_person_at_a_terminal_stops_cleanly(end):
     ours, theirs = pty.openpty()

@@ -1,19 +1,13 @@
 """The stages that train and measure Reflect-RL's models, one after the other."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from contextlib import closing
-from dataclasses import replace
 
 import pytest
 import yaml
 
 from sweet_rl.cli import load
-from sweet_rl.commands.reflect_train import Bar, teller
+from sweet_rl.commands.reflect_train import Bar
 from sweet_rl.errors import EpisodeError, ServiceError, UsageError
 from sweet_rl.online.reflect import models
 from sweet_rl.online.reflect.play import open_playground
@@ -125,30 +119,6 @@ def test_ceiling_and_floors_are_measured_beside_checkpoints(tmp_path, monkeypatc
         evaluate(f"linear:{texts}", env="guess_my_city")
 
 
-def test_a_killed_run_goes_on_to_the_same_weights(tmp_path):
-    steps = 25
-    flags = {**TAXI, "model_name": "tiny", "max_steps": steps, "save_steps": 1}
-    del flags["reflect_max_new_tokens"]
-    command = [sys.executable, "-m", "sweet_rl", "reflect", "rl_finetune"]
-    for whole in (True, False):
-        folder = tmp_path / ("whole" if whole else "killed")
-        told = [f"--{name}={value}" for name, value in (flags | {"ckpt_path": f"{folder}/"}).items()]
-        process = subprocess.Popen([*command, *told], env={**os.environ, "OMP_NUM_THREADS": "1"})
-        run = folder / "000_rl_finetune"
-        while not whole and not (run / "checkpoint-3").is_dir():
-            assert process.poll() is None
-            time.sleep(0.02)
-        if not whole:
-            process.send_signal(signal.SIGKILL)
-        assert process.wait() == (0 if whole else -signal.SIGKILL)
-    assert not (run / f"checkpoint-{steps}").exists()
-    again = [*command, "--resume", str(run), "--quiet"]
-    subprocess.run(again, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    last = [tmp_path / name / f"000_rl_finetune/checkpoint-{steps}" for name in ("whole", "killed")]
-    for name in ("adapter_model.safetensors", "logs.json"):
-        assert len({(folder / name).read_bytes() for folder in last}) == 1, name
-
-
 def test_numbers_of_runs(tmp_path, shared):
     recorded = json.loads((shared / "goldens/reflect_rl/data_and_cli.json").read_text())["exp_id"]
     assert next_experiment(tmp_path / "r", "x").name == f"{recorded['empty']}_x"
@@ -210,19 +180,6 @@ def test_what_cannot_be_done_is_said_and_leaves_nothing(tmp_path, monkeypatch, f
     assert sorted(path.name for path in (tmp_path / "results").iterdir()) == ["000_policy", "001_reflection"]
 
 
-@pytest.mark.parametrize(
-    ("named", "flags", "message"),
-    [
-        (["base"], {"load_dir": "results/000_policy/checkpoint-7"}, "--load_dir is of no use beside named"),
-        (["agent:planner"], {"reflect": True}, "--reflect is of no use beside named checkpoints"),
-        (["base+base"], {"reflect_prob": 0.5}, r"a reflection for each state: leave out --reflect_prob 0\.5"),
-    ],
-)
-def test_flags_that_would_say_nothing_are_refused(named, flags, message):
-    with pytest.raises(UsageError, match=message):
-        load("reflect evaluate")(*named, **TAXI | {"model_name": "tiny"} | flags)
-
-
 def test_a_world_that_breaks_every_episode_gives_no_result(tmp_path, monkeypatch, capsys):
     def broken(*_, **__):
         raise EpisodeError(StopReason.WORLD_FAILED, Failure("bad", "no such world"))
@@ -254,14 +211,6 @@ def test_a_run_is_known_before_its_models_are_loaded_and_remembers_what_was_chan
     assert (run / "checkpoint-2").is_dir()
 
 
-def test_every_checkpoint_is_looked_at_before_the_first_is_measured(tmp_path):
-    policy = made(tmp_path / "000_policy", mode="train_RLFT", env="taxi")
-    with pytest.raises(UsageError, match=r"'nowhere' is no checkpoint"):
-        load("reflect evaluate")(policy, "nowhere", **TAXI)
-    with pytest.raises(UsageError, match=r"is a policy's checkpoint"):
-        load("reflect evaluate")(policy, f"base+{policy}", **TAXI)
-
-
 def test_texts_that_are_missing_or_none(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "records.json").write_text("[]")
@@ -288,17 +237,6 @@ def test_ppo_compares_probabilities_before_anything_is_cut_off(cut):
         check(ReflectSettings(**ppo, **cut))
 
 
-def test_what_may_surprise(tmp_path):
-    policy = made(tmp_path / "000_policy", mode="train_RLFT", env="auto_explore")
-    settings = ReflectSettings(env="taxi", task_file="test.json", load_dir=policy)
-    (learned,) = check(settings)
-    assert learned.endswith("learned in auto_explore, and plays taxi now.")
-    _, unused = check(replace(settings, compat="published"))
-    assert unused == "--task_file test.json is of no use: --env taxi has its own games."
-    assert check(replace(settings, env="auto_explore")) == []
-    assert check(ReflectSettings(env="taxi", task_file="taxi:full:test")) == []
-
-
 def test_runs_are_found_from_other_working_folders(tmp_path, monkeypatch):
     results = tmp_path / "moved" / "results"
     names = {
@@ -315,13 +253,6 @@ def test_runs_are_found_from_other_working_folders(tmp_path, monkeypatch):
     assert found.reflect_model_name == "org/name"
     monkeypatch.chdir(tmp_path / "moved")
     assert with_saved(ReflectSettings(), checkpoint).model_name == "results/000_x/tiny"
-
-
-def test_the_first_process_says_each_thing_once(capsys):
-    for say in (teller(), teller(speaks=False)):
-        for sentence in ("one", "two", "one"):
-            say(sentence)
-    assert capsys.readouterr().out == "one\ntwo\n"
 
 
 def test_the_bar_names_the_level(capsys):

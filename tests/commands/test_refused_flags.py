@@ -3,7 +3,6 @@
 import ast
 import asyncio
 import re
-import socket
 from collections import Counter
 from dataclasses import replace
 
@@ -14,7 +13,6 @@ from sweet_rl.cli.parse import read, stage_flags, values_of
 from sweet_rl.commands.archer_config import CONFIGS
 from sweet_rl.commands.run_archer import _ONLY
 from sweet_rl.commands.run_archer import run as run_archer
-from sweet_rl.commands.simulate_interactions import simulate_interactions
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.players import HumanFlags, PlayerFlags
 from sweet_rl.players.cast import Cast
@@ -46,11 +44,6 @@ def test_an_unknown_agent_is_no_other_one(world):
 def test_an_unknown_world_is_nobody_elses():
     with pytest.raises(UsageError, match=r"There is no world 'chess'.*Known: code, html, "):
         world_of("chess")
-
-
-def test_what_is_no_world_is_refused():
-    with pytest.raises(UsageError, match="'string:digits' is no world but '0123456789'"):
-        world_of("string:digits")
 
 
 def test_a_wrong_row_of_a_worlds_own_list_names_the_world(monkeypatch):
@@ -117,19 +110,6 @@ def test_in_question_games_a_model_needs_a_server():
     ):
         human("guess_my_city", env_model="gpt-4o").check_human()
     human("guess_my_city", env_model="gpt-4o", env_base_url="http://127.0.0.1:9/v1").check_human()
-
-
-def test_where_nobody_named_a_server_the_error_lists_who_is_here(monkeypatch):
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    monkeypatch.setattr(HumanFlags, "server_named", property(lambda self: False))
-    with pytest.raises(UsageError, match=r"'llama' here|without a server 'llama'. Known: scripted, auto"):
-        asyncio.run(human(env_model="llama", port=port, server_wait_s=0).make_user(1))
-
-
-def test_an_unknown_world_is_named_before_anything_else(tmp_path):
-    with pytest.raises(UsageError, match=r"no world 'twenty_question' \(did you mean twenty_questions\?\)"):
-        simulate_interactions("mini:test", str(tmp_path / "o.jsonl"), task_type="twenty_question")
 
 
 def texts(path):

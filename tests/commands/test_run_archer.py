@@ -1,6 +1,5 @@
 """Online runs by their command: every configuration starts, stops anywhere and resumes as if it had not."""
 
-import importlib.util
 import json
 import os
 import shutil
@@ -12,12 +11,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from sweet_rl.chat import EMBEDDED, TokenizerChat
 from sweet_rl.commands import run_archer as archer
 from sweet_rl.commands.archer_config import CONFIGS, load_config
-from sweet_rl.commands.run_archer import run_archer
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.mini.backend.extras import Verdict, judge
 from sweet_rl.mini.frontend.agents import TargetDesigner
@@ -229,33 +227,6 @@ def test_pages_are_worth_how_like_the_wanted_ones_they_are(browser, tmp_path, mo
     assert all((tmp_path / "run" / game.extra["target_image"]).is_file() for game in played)
 
 
-def test_a_killed_run_goes_on_to_the_same_weights(tmp_path):
-    name, more = "archer_debug", ["iterations=6", "epochs=20"]
-    archer.run(name, [*options(name, tmp_path / "whole"), *more], None)
-    command = [sys.executable, str(ROOT / "scripts/run.py"), "--config-name", name]
-    process = subprocess.Popen(
-        [*command, *options(name, tmp_path / "killed"), *more], env={**os.environ, "OMP_NUM_THREADS": "1"}
-    )
-    deadline = time.monotonic() + 100
-    while not (tmp_path / "killed" / "checkpoint-2").is_dir():
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert not (tmp_path / "killed" / "final").exists()
-    archer.run(name, [*options(name, tmp_path / "killed"), *more], None)
-    states = [load_state(tmp_path / folder / "checkpoint-6") for folder in ("whole", "killed")]
-    played = [
-        [
-            (row["iteration"], row["episode"], row["reward"])
-            for _, row in read_rows(tmp_path / folder / "trajectories.jsonl")
-        ]
-        for folder in ("whole", "killed")
-    ]
-    assert sorted(played[0]) == sorted(played[1])
-    assert same_state(*states)
-
-
 def test_another_configuration_is_refused_with_what_differs(tmp_path):
     debug(tmp_path)
     with pytest.raises(UsageError, match=r"lm_lr was 0.0001, is 0.5"):
@@ -273,12 +244,6 @@ def test_a_folder_of_something_else_is_refused(tmp_path, more):
     with pytest.raises(UsageError, match=r"holds 'checkpoint-500', but no settings.json of run_archer"):
         debug(tmp_path, *more)
     assert len(list(tmp_path.iterdir())) == 3
-
-
-def test_a_run_that_was_stopped_before_it_wrote_its_settings_begins_again(tmp_path):
-    (tmp_path / "run.json").write_text('{"stage": "run_archer"}')
-    debug(tmp_path, "iterations=1")
-    assert (tmp_path / "final").is_dir()
 
 
 @pytest.mark.parametrize(
@@ -404,19 +369,6 @@ def test_a_run_begins_with_whatever_folder_holds_a_policy(kind, beginning, tmp_p
         assert not all(same)
 
 
-def test_another_adapter_is_another_beginning(beginning, tmp_path):
-    other = tmp_path / "other"
-    shutil.copytree(beginning["adapter"] / "final", other)
-    file = other / "adapter_model.safetensors"
-    save_file({name: 2 * weights for name, weights in load_file(file).items()}, file)
-    config = load_config("archer_debug", options("archer_debug", tmp_path / "run"))
-    models = []
-    for adapter in (beginning["adapter"], other, beginning["adapter"]):
-        found = archer.models_of(config | {"checkpoint_path": str(adapter)}, [], tmp_path / "run")
-        models.append(found["policy_lm"])
-    assert models[0] == models[2] != models[1]
-
-
 def test_a_folder_of_run_bc_brings_its_critic_unless_another_one_is_named(beginning, tmp_path):
     config = load_config("archer_20q", [f"checkpoint_path={beginning['start']}"])
     found = archer.models_of(config, [], tmp_path)
@@ -453,18 +405,6 @@ def test_what_holds_no_policy_is_refused_by_what_it_holds(beginning, tmp_path):
             begin(tmp_path / name)
     with pytest.raises(UsageError, match=r"encoder, or not whole|no causal language model"):
         begin(beginning["start"] / "critic")
-
-
-@pytest.mark.parametrize("installed", [False, True])
-def test_wandb_without_a_login_is_told_before_anything_is_made(installed, tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    for name in ("WANDB_API_KEY", "WANDB_MODE", "WANDB_BASE_URL", "NETRC"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: installed or None)
-    told = [*options("archer_20q", tmp_path / "run"), "log_to=wandb"]
-    with pytest.raises(UsageError, match=r"log_to=none.* continues without it"):
-        run_archer(*told, config_name="archer_20q")
-    assert not (tmp_path / "run").exists()
 
 
 def test_published_defaults():
@@ -545,22 +485,6 @@ def test_a_policy_reads_and_writes_in_its_own_chat_template(tmp_path):
     assert turns > 20
 
 
-def test_other_instructions_are_another_configuration(tmp_path):
-    own = tmp_path / "own.txt"
-    own.write_text("Ask about extras.")
-    chatting(tmp_path / "run", "max_context=256", f"agent_prompt_path={own}")
-    own.write_text("Answer at once.")
-    with pytest.raises(UsageError, match=r"agent_prompt_path was '\w+', is '\w+'"):
-        chatting(tmp_path / "run", "max_context=256", f"agent_prompt_path={own}")
-
-
-def test_instructions_that_leave_no_room_for_a_dialogue_are_refused(tmp_path):
-    with pytest.raises(
-        UsageError, match=r"max_context=256 has no room for a dialogue: .* begins with 4\d\d tokens"
-    ):
-        chatting(tmp_path, "max_context=256")
-
-
 def test_every_setting_is_explained():
     for line in Path(CONFIGS / "default.yaml").read_text().splitlines():
         assert not line or line.startswith("#") or " # " in line, line
@@ -586,24 +510,6 @@ def launched(folder, *more, stop=None):
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGTERM)
             process.wait(20)
-
-
-def test_two_processes_learn_what_one_does(tmp_path):
-    more = ["dtype=float64", "iterations=2"]
-    debug(tmp_path / "one", *more)
-    launched(tmp_path / "two", *more)
-    one, two = (load_state(tmp_path / name / "checkpoint-2") for name in ("one", "two"))
-    for part in ("model_state_dict", "critic_state_dict", "target_critic_state_dict"):
-        for name, weights in one[part].items():
-            assert (weights - two[part][name]).abs().max() < 1e-6, name
-    games = [
-        [
-            [turn["content"] for turn in row["dialogue_history"]]
-            for _, row in read_rows(tmp_path / name / "trajectories.jsonl")
-        ]
-        for name in ("one", "two")
-    ]
-    assert games[0] == games[1]
 
 
 def test_a_divided_policy_learns_what_a_whole_one_does_and_goes_on_in_any_number(tmp_path):

@@ -111,23 +111,6 @@ def test_dialogues_keep_the_grades_that_they_have_and_others_may_be_given_by_a_g
     assert " of 2 games to imitate" in capsys.readouterr().out
 
 
-def test_games_are_no_dialogues_for_a_policy_that_writes_functions(tmp_path):
-    file, quick = str(tmp_path / "games.jsonl"), {name: QUICK[name] for name in QUICK if name != "games"}
-    game = "twenty-questions:ten"
-    simulate_interactions(game, file, world="twenty_questions", agent_model="auto", num_tasks=2, quiet=True)
-    with pytest.raises(DataError, match="is no task of code"):
-        run_bc(str(tmp_path / "start"), env_name="code", dataset=file, **quick)
-
-
-def test_a_designer_can_be_imitated_and_the_command_given_again(browser, tmp_path):
-    (tmp_path / "pages.jsonl").write_text(json.dumps(load_tasks("mini-web:test", num_tasks=1)[0].row) + "\n")
-    told = {"env_name": "html", "tasks": str(tmp_path / "pages.jsonl"), "agent_model": "generic", **QUICK}
-    run_bc(str(tmp_path / "start"), **told)
-    assert (tmp_path / "start/demonstrations_images").is_dir()
-    run_bc(str(tmp_path / "start"), **told, overwrite=True)
-    assert (tmp_path / "start/policy/model.safetensors").is_file()
-
-
 def test_what_was_shown_is_what_is_said(tmp_path):
     """Ten games often enough: the policy asks what the asker asked, in the game's own form."""
     run_bc(

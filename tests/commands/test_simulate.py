@@ -1,7 +1,6 @@
 """Simulations: killed, interrupted or faulted they lose at most the episodes in flight; with pages, and a household on its real engine."""
 
 import io
-import itertools
 import json
 import os
 import random
@@ -12,9 +11,8 @@ import time
 from multiprocessing import get_context
 
 import pytest
-from PIL import Image, ImageChops, ImageStat
+from PIL import Image
 
-from sweet_rl.browsers.chromium import Chromium
 from sweet_rl.commands.simulate_interactions import simulate_interactions
 from sweet_rl.errors import UsageError
 from sweet_rl.records import load_trajectories, read_rows
@@ -117,20 +115,6 @@ def test_ctrl_c_ends_cleanly_with_what_is_done(tmp_path, number):
     assert set(first) <= set(keys_of(output))
 
 
-def test_a_run_is_continued_only_as_it_was_begun(tmp_path):
-    output = tmp_path / "out.jsonl"
-    assert run(output, num_tasks=3).returncode == 0
-    before = output.read_bytes()
-    again = run(output, num_tasks=3)
-    assert (again.returncode, "--to_continue" in again.stderr) == (1, True)
-    other = run(output, num_tasks=3, to_continue=True, seed=1)
-    assert (other.returncode, "seed was 0, is 1" in other.stderr) == (1, True)
-    assert output.read_bytes() == before
-    more = run(output, num_tasks=5, best_of_n=2, to_continue=True)
-    assert more.returncode == 0, more.stderr
-    assert len(set(keys_of(output))) == 10
-
-
 def test_faults_of_the_server_end_no_episode_and_are_recorded(tmp_path):
     """20 % of the requests fail in every way a server can; only two attempts, so that some fail for good."""
     output = tmp_path / "out.jsonl"
@@ -175,29 +159,6 @@ def test_a_bad_request_is_answered_as_published(tmp_path):
     for row in rows_of(output):
         assert [m["content"] for m in row["dialogue_history"][2::2]] == ["No response."] * 3
         assert {(f["kind"], f["status"], f["attempts"]) for f in row["failures"]} == {("bad_request", 400, 1)}
-
-
-def test_a_server_that_dies_ends_the_run_and_the_run_can_be_finished(tmp_path):
-    output = tmp_path / "out.jsonl"
-    with start_server(latency_median_ms=20) as server:
-        port = server.base_url.rsplit(":", 1)[1].split("/")[0]
-        flags = {"num_tasks": 80, "hostname": "127.0.0.1", "port": port, "request_attempts": 2}
-        process = subprocess.Popen(
-            command(output, **flags), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-        )
-        while not output.exists() or output.stat().st_size == 0:
-            time.sleep(0.01)
-        server.process.kill()
-        _, errors = process.communicate(timeout=60)
-    assert process.returncode == 1
-    assert f"No server answers at http://127.0.0.1:{port}/v1 (2 attempts" in errors
-    assert "Traceback" not in errors
-    first = keys_of(output)
-    assert 0 < len(first) < 80
-    with start_server(port=int(port)):
-        done = run(output, **flags, to_continue=True)
-    assert done.returncode == 0, done.stderr
-    assert len(set(keys_of(output))) == 80
 
 
 def test_a_full_disk_ends_the_run_and_loses_nothing(tmp_path):
@@ -324,58 +285,6 @@ def test_pictures_of_another_run_are_not_drawn_over(tasks, tmp_path, renderer):
     simulate(tasks, tmp_path / "out.jsonl", overwrite=True, **flags)
     simulate(tasks, tmp_path / "out.jsonl", to_continue=True, **flags)
     assert (folder / "theirs.png").read_bytes() == b"precious"
-
-
-def similarity(one, other):
-    """1 minus the mean difference of the pixels, at a quarter of the size; what one page lacks is black."""
-    height = max(one.height, other.height)
-    frames = []
-    for picture in (one, other):
-        frame = Image.new("RGB", (one.width, height))
-        frame.paste(picture, (0, 0))
-        frames.append(frame.reduce(4))
-    return 1 - sum(ImageStat.Stat(ImageChops.difference(*frames)).mean) / 3 / 255
-
-
-@pytest.fixture(scope="module")
-def trajectories(tmp_path_factory):
-    """Three mini-web pages, played by the improver and the eye."""
-    try:
-        Chromium.find()
-    except UsageError as error:
-        if os.environ.get("SWEET_RL_REQUIRE_BROWSER") == "1":
-            pytest.fail(str(error))
-        pytest.skip(str(error))
-    out = tmp_path_factory.mktemp("pages") / "out.jsonl"
-    simulate_interactions(
-        "mini-web:test",
-        str(out),
-        task_type="html",
-        env_model="scripted",
-        num_tasks=3,
-        max_steps=5,
-        batch_size=1,
-        page_timeout_s=100,
-        browsers=1,
-        render_cache="none",
-        quiet=True,
-    )
-    return out.parent, load_trajectories(out)
-
-
-@pytest.mark.browser
-@pytest.mark.timeout(400)
-def test_the_improver_comes_nearer_turn_by_turn(trajectories):
-    folder, rows = trajectories
-    for row in rows:
-        assert row.stop_reason in {StopReason.ANSWERED, StopReason.TURN_LIMIT}, row.error
-        target = Image.open(folder / row.extra["target_image"]).convert("RGB")
-        curve = [
-            similarity(target, Image.open(folder / draft["image"]).convert("RGB"))
-            for draft in row.extra["drafts"]
-        ]
-        assert all(later >= earlier - 0.02 for earlier, later in itertools.pairwise(curve)), curve
-        assert curve[-1] > curve[0] + 0.5 * (1 - curve[0]), curve  # at least half of the way
 
 
 def test_the_planner_solves_what_is_played(tmp_path):

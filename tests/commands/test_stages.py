@@ -200,32 +200,6 @@ def test_a_missing_package_is_named_and_other_failures_stay_as_they_are():
         work("another_missing_package")
 
 
-@pytest.mark.parametrize(
-    ("name", "concurrency", "model"),
-    [
-        ("gen_task", "files in work at once.", "gpt-4"),
-        ("reflection_negative", "trajectories in work at once.", "gpt-4"),
-        ("taxi_reflection", "for openai: requests in flight.", "gpt-4"),
-        ("alfworld_reflection", "for openai: requests in flight.", "gpt-4"),
-        ("auto_explore_gpt", "episodes in flight.", "gpt-4"),
-        ("evaluate_gpt", "episodes in flight.", "gpt-3.5-turbo"),
-    ],
-)
-def test_stages_with_a_teacher_teach_its_seven_flags(name, concurrency, model):
-    text = help_text(name, load(f"reflect {name}"))
-    for name_of in (
-        "teacher embedded|openai   (default embedded)",
-        "base_url STR",
-        "api_key_var STR",
-        "request_timeout_s FLOAT",
-    ):
-        assert f"--{name_of}" in text
-    assert "--request_attempts INT   (default 4; at least 1)" in text
-    assert f"--concurrency INT   (default 16; at least 1)\n        {concurrency}" in text
-    assert f"--model STR   (default {model})" in text
-    assert "--flags" not in text
-
-
 OTHERWISE = {
     "port": "where we listen, always a number; and where a server is asked, perhaps nowhere",
     "batch_size": "pieces in work; and of cloning, turns of a mean, by default as suits the policy",

@@ -3,10 +3,7 @@
 import json
 import math
 import os
-import random
 import signal
-import subprocess
-import sys
 import threading
 import time
 
@@ -17,7 +14,6 @@ from sweet_rl.commands.rank_best_of_n import rank_best_of_n
 from sweet_rl.commands.sample_best_of_n import sample_best_of_n
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.records import replace_rows
-from tests.conftest import ROOT
 from tests.tiny_models import TURN_END, save_tiny_gpt2, save_tiny_llama, tiny_tokenizer
 
 FLAGS = {"best_of_n": 4, "max_tokens": 8, "quiet": True}
@@ -375,44 +371,6 @@ def test_published_ranking_and_a_model_without_template(models, sampled, tmp_pat
     with pytest.raises(UsageError, match="no chat template"):
         rank_best_of_n(sampled, tmp_path / "b.jsonl", folder, compat="published", quiet=True)
     rank_best_of_n(sampled, tmp_path / "b.jsonl", folder, to_continue=True, quiet=True)
-
-
-@pytest.mark.parametrize("stage", ["sample_best_of_n", "rank_best_of_n"])
-def test_killed_and_resumed(models, stage, tmp_path):
-    """kill -9 while rows are being written: what was there stays, all come in the end, each once."""
-    replace_rows(tmp_path / "in.jsonl", trajectories(16))
-    source, model, flags = (
-        tmp_path / "in.jsonl",
-        "policy",
-        {"best_of_n": 4, "max_tokens": 30, "batch_size": 2},
-    )
-    if stage == "rank_best_of_n":
-        sample_best_of_n(source, tmp_path / "sampled.jsonl", models["policy"], **FLAGS)
-        source, model, flags = tmp_path / "sampled.jsonl", "critic", {"save_steps": 1}
-    output = tmp_path / "out.jsonl"
-    command = [sys.executable, str(ROOT / f"scripts/{stage}.py"), str(source), str(output), models[model]]
-    command += ["--quiet", "--to_continue", *(f"--{name}={value}" for name, value in flags.items())]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    deadline = time.monotonic() + 60
-    while process.poll() is None and time.monotonic() < deadline:
-        if output.exists() and output.read_bytes().count(b"\n") >= 4:
-            break
-        time.sleep(0.001)
-    time.sleep(random.Random(0).random() * 0.01)
-    process.kill()
-    _, errors = process.communicate()
-    assert process.returncode == -signal.SIGKILL, errors.decode()
-    before = [json.loads(line) for line in output.read_bytes().split(b"\n")[:-1]]
-    assert 4 <= len(before) < 32
-    if stage == "sample_best_of_n":
-        sample_best_of_n(source, output, models["policy"], quiet=True, to_continue=True, **flags)
-    else:
-        rank_best_of_n(source, output, models["critic"], quiet=True, to_continue=True, **flags)
-    after = rows_of(output)
-    assert all(row in after for row in before)
-    keys = [(row["task_id"], row["turn_index"]) for row in after]
-    assert len(keys) == len(set(keys)) == 32
-    assert [row["messages"][0]["content"] for row in after[::2]] == [f"Write {i}." for i in range(16)]
 
 
 def test_ctrl_c_says_how_to_go_on(models, tmp_path, capsys):

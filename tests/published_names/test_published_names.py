@@ -1,11 +1,8 @@
 """Programs written against the published environments and utilities: what they are returned is what the original returned."""
 
 import base64
-import importlib
 import json
 import re
-import shutil
-import struct
 import subprocess
 import sys
 from itertools import chain, repeat
@@ -14,7 +11,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from sweet_rl import utils
 from sweet_rl.browsers import RenderFailed
 from sweet_rl.environments import human_design_interaction_env as design
 from sweet_rl.environments import human_interaction_env as interaction
@@ -22,7 +18,7 @@ from sweet_rl.environments.human_design_interaction_env import HumanDesignIntera
 from sweet_rl.environments.human_interaction_env import HumanInteractionEnv
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.types import Failure
-from sweet_rl.utils import code_utils, webpage_utils
+from sweet_rl.utils import webpage_utils
 from sweet_rl.utils.code_utils import code_evaluate
 from sweet_rl.utils.webpage_utils import extract_html_snippet, get_driver, render_full_html, replace_urls
 from tests.worlds.backend_programming.test_goldens import cases
@@ -315,16 +311,6 @@ def test_an_answer_cannot_touch_the_program_that_grades_it(tmp_path):
     assert not left.exists()
 
 
-@pytest.mark.parametrize("name", ["sweet_rl.utils.code_utils", "sweet_rl.utils.code_evaluate"])
-def test_the_function_is_the_same_under_all_its_names(name):
-    assert (
-        importlib.import_module(name).code_evaluate
-        is code_evaluate
-        is utils.code_evaluate
-        is code_utils.code_evaluate
-    )
-
-
 def test_the_names_are_found_in_a_program_and_loaded_only_when_asked_for():
     code = (
         "import sys, sweet_rl; assert 'sweet_rl.utils' not in sys.modules\n"
@@ -394,15 +380,3 @@ def test_drivers_share_browsers_which_end_with_the_last(services, tmp_path):
         render_full_html(first, "<html></html>", str(tmp_path))
     get_driver().quit()
     assert [service.closed for service in services] == [True, True]
-
-
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium on the PATH")
-def test_a_real_page_is_drawn(tmp_path):
-    driver = get_driver()
-    try:
-        path = render_full_html(driver, "<html><body style='height:900px'>Hello</body></html>", str(tmp_path))
-    finally:
-        driver.quit()
-    width, height = struct.unpack(">2I", Path(path).read_bytes()[16:24])
-    assert width == 1366
-    assert height >= 900

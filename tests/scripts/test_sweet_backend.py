@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import sys
 
 import pytest
@@ -39,16 +38,6 @@ def run_of(done):
     return re.findall(r"^\[\d/\d\] (\w+): after \d+ s$", done.stdout, re.MULTILINE)
 
 
-PAGES = """
-EVALUATE=evaluate_html
-SIMULATE_FLAGS=(--task_type html --agent transformers --env_model scripted --max_steps 1 --max_tokens 8 --quiet)
-EVALUATE_FLAGS=(--quiet) PREFERENCE_FLAGS=(--margin 0.1)
-SAMPLE_FLAGS=(--best_of_n 4 --max_tokens 8 --quiet)
-RANK_FLAGS=(--quiet)
-TRAIN_FLAGS=(--train_batch_size 8 --micro_train_batch_size 8 --max_len 2048 --quiet)
-"""  # a configuration that sources none of ours
-
-
 def offline(folder, tasks=None):
     """Three repeats of some tasks, graded: one of them right. A random model would get none right."""
     tasks = tasks or [task.row for task in load_tasks("mini:train", num_tasks=6)]
@@ -67,23 +56,6 @@ def offline(folder, tasks=None):
         row["task"] = tasks[i % len(tasks)]
     path.write_text("".join(json.dumps(row) + "\n" for row in trajectories))
     return path
-
-
-@pytest.mark.timeout(300)
-@pytest.mark.xdist_group("sweet_backend")
-@pytest.mark.skipif(not shutil.which("chromium"), reason="needs chromium")
-def test_the_chain_of_frontend_design_runs_through(chain, tmp_path):
-    (tmp_path / "config.sh").write_text(PAGES.format(root=ROOT))
-    page = "<html><body><h1>Shop</h1></body></html>"
-    given = offline(tmp_path, [{"problem_description": "A page for my shop.", "ground_truth": page}])
-    done = chain(OFFLINE=given, TEST_TASKS="mini-web:test", NUM_TEST_TASKS=1, DATA_FRACTION=0.4, NUM_PAIRS=1)
-    assert done.returncode == 0, done.stdout + done.stderr
-    out = tmp_path / "out"
-    assert len((out / "ground_truth_preferences.jsonl").read_text().splitlines()) == 2
-    pair = json.loads((out / "ground_truth_preferences.jsonl").read_text().splitlines()[0])
-    assert "<html" in pair["chosen"]["input"]
-    assert json.loads((out / "test.report.json").read_text())
-    assert (out / "policy/config.json").is_file()
 
 
 @pytest.mark.timeout(300)
@@ -175,15 +147,6 @@ def test_preflight_of_the_published_setting(published, tmp_path):
     assert "16 processes are to be launched, and there are 8 GPUs" in wrong.stdout
     repair = "hostname and port of simulate_interactions, or there: configs/"
     assert re.search(rf"WARN   human: .*\n       repair: {repair}", wrong.stdout)
-
-
-def test_flags_that_no_stage_has_are_refused(chain, tmp_path):
-    (tmp_path / "config.sh").write_text(CONFIG.format(root=ROOT) + "TRAIN_FLAGS+=(--learing_rate 1)\n")
-    done = chain()
-    assert done.returncode == 1
-    unknown = "unknown flag --learing_rate (did you mean --learning_rate?)"
-    assert f"stage critic (train_dpo): {unknown}" in done.stderr
-    assert not (tmp_path / "out").exists()
 
 
 def planned(tmp_path, config, **more):

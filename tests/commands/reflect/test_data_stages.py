@@ -120,15 +120,6 @@ def test_the_taxis_data(here, capsys):
     assert "30 records are in data/taxi/data_reflection.json" in capsys.readouterr().out
 
 
-def test_more_records_go_on_from_those_there_are(here):
-    taxi_reflection(num_records=10, quiet=True)
-    first = load("data/taxi/data_reflection.json")
-    taxi_reflection(num_records=20, quiet=True)
-    assert load("data/taxi/data_reflection.json")[:10] == first
-    with pytest.raises(UsageError, match=r"random_share was 0\.9, is 0\.5"):
-        taxi_reflection(num_records=20, random_share=0.5, quiet=True)
-
-
 def expert(prompt):
     """A model that finds its way by the names of files, and now and then says something useless."""
     offered = dict(re.findall(r"^(\w+)\. (.+)$", prompt, re.MULTILINE))
@@ -351,14 +342,6 @@ def test_overwriting_copies_leaves_what_is_no_copy(here):
     (here / "data/auto_explore/repos_filtered/service-1/mine.md").write_text("x")
     with pytest.raises(UsageError, match="The copies would go into 'repos/service-1'"):
         filter_repo("repos", output="repos/service-1", overwrite=True)
-
-
-def test_the_taxis_tasks_are_those_that_are_said(here):
-    wanted = r"has tasks of dropoff, and --extra is pickup\. Add --extra dropoff"
-    with pytest.raises(UsageError, match=wanted):
-        evaluate_gpt(runs=2, tasks="taxi:dropoff:test", random=True, quiet=True)
-    evaluate_gpt(runs=2, tasks="taxi:dropoff:test", extra="dropoff", random=True, quiet=True)
-    evaluate_gpt(runs=2, tasks="taxi:none:test", extra="none", random=True, output="none", quiet=True)
 
 
 class Switch:
