@@ -15,7 +15,7 @@ from sweet_rl import tracking
 from sweet_rl.cli.parse import Options
 from sweet_rl.cli.progress import progress, silence_libraries
 from sweet_rl.cli.stage import recorded, stage
-from sweet_rl.commands.reflect_train import reflect_stage, teller, with_tiny_models
+from sweet_rl.commands.reflect_train import reflect_stage, settings_from, teller, with_tiny_models
 from sweet_rl.errors import EpisodeError, ServiceError, UsageError, missing_package, no_such
 from sweet_rl.flags import flag
 from sweet_rl.flags.shared import (
@@ -28,7 +28,7 @@ from sweet_rl.flags.shared import (
     Tasks,
     WorldName,
 )
-from sweet_rl.online.reflect.settings import ReflectSettings, as_flags
+from sweet_rl.online.reflect.settings import ReflectFlags, ReflectSettings, as_flags
 from sweet_rl.records import replace_file
 from sweet_rl.reflect_data.texts import MaxTurns, Output, TeacherFlags, teacher_stage
 from sweet_rl.runs import new_file
@@ -69,7 +69,7 @@ class MeasuringFlags(ReportPath, Overwriting, Quiet):
     },
     narrow={"report_path": {"aliases": ("report",)}},
 )
-def evaluate(flags: ReflectSettings, how: MeasuringFlags, /, *checkpoints: str) -> None:
+def evaluate(published: ReflectFlags, how: MeasuringFlags, own: Any, /, *checkpoints: str) -> None:
     """Play eval_reps episodes of every task with each checkpoint; print success rates and costs by level.
 
     A checkpoint is POLICY, or POLICY+REFLECTION for a policy that reads what another one reflects on; the model
@@ -82,11 +82,10 @@ def evaluate(flags: ReflectSettings, how: MeasuringFlags, /, *checkpoints: str) 
     sweet-rl reflect evaluate results/003_rl_finetune/checkpoint-5000 --env WORLD --per_device_eval_batch_size 50
 
     Args:
-        flags: the published ones.
-        how: what is measured and written.
         checkpoints: folders of checkpoints, with + between a policy and its reflection model; agent:NAME and
             linear:TEXTS.
     """
+    flags = settings_from(published, own)
     for name in ("load_dir", "reflect_load_dir", "reflect") if checkpoints else ():
         if getattr(flags, name):
             raise UsageError(

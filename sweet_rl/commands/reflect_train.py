@@ -9,7 +9,6 @@ Published behaviour: docs/published/reflect_rl.md#flags.
 from __future__ import annotations
 
 import functools
-import inspect
 import re
 import shutil
 import typing
@@ -57,38 +56,23 @@ def reflect_stage(
     helps: Mapping[str, str] | None = None,
     narrow: Mapping[str, Mapping[str, Any]] | None = None,
     **defaults: Any,
-) -> Callable[[Stage], Stage]:
-    """Give a stage's function the published flags and those of the world, which become one `ReflectSettings`."""
+) -> Callable[[Callable[..., None]], Stage]:
+    """Make a stage of a function with the published flags first, and those of the world last (`settings_from`)."""
 
-    def decorate(function: Stage) -> Stage:
+    def decorate(function: Callable[..., None]) -> Stage:
         guarded = needing(_PACKAGES, "reflect", needed_for=function.__name__)(function)
-        plain = inspect.signature(function)
-        of_any, *others = plain.parameters.values()
-        groups = [one for one in others if one.kind is one.POSITIONAL_ONLY]
-
-        @functools.wraps(function)
-        def chosen(flags: ReflectFlags, *more: Any, **named: Any) -> None:
-            how, (own, *words) = more[: len(groups)], more[len(groups) :]
-            values = {name: getattr(flags, name) for name in PLAIN}
-            values |= {one.name: getattr(own, one.name) for one in fields(own)}
-            guarded(settings_of(**values), *how, *words, **named)
-
-        own = of_any.replace(name="own")
-        parameters = [of_any, *groups, own, *others[len(groups) :]]
-        types = typing.get_type_hints(function)
-        chosen.__signature__ = plain.replace(parameters=parameters)  # type: ignore[attr-defined]
-        chosen.__annotations__ = {one.name: types[one.name] for one in groups} | {of_any.name: ReflectFlags}
-        reading = stage(
-            defaults=defaults,
-            helps=helps,
-            narrow=narrow,
-            facets=_facets,
-            options=Options("env", own_flags, names),
-        )(chosen)
-        reading.rewrite_arguments = functools.partial(rewrite, reading)  # type: ignore[attr-defined]
+        how: dict[str, Any] = {"helps": helps, "narrow": narrow, "defaults": defaults}
+        reading = stage(facets=_facets, options=Options("env", own_flags, names), **how)(guarded)
+        reading.__dict__["rewrite_arguments"] = functools.partial(rewrite, reading)
         return reading
 
     return decorate
+
+
+def settings_from(flags: ReflectFlags, own: Any) -> ReflectSettings:
+    """The settings of a run: the published flags, and those of the world."""
+    values = {name: getattr(flags, name) for name in PLAIN}
+    return settings_of(**values | {one.name: getattr(own, one.name) for one in fields(own)})
 
 
 @functools.cache
@@ -244,14 +228,12 @@ def with_tiny_models(
     """The settings with folders where they say `tiny`; the models are made there."""
     from sweet_rl.online.tiny_models import TINY, make_reflect_model
 
-    if TINY not in {settings.model_name, settings.reflect_model_name}:
+    tiny = [name for name in ("model_name", "reflect_model_name") if getattr(settings, name) == TINY]
+    if not tiny:
         return settings
     made = str(make_reflect_model(folder / TINY, seed=settings.seed, texts=texts(), labels=labels))
-    return replace(
-        settings,
-        model_name=made if settings.model_name == TINY else settings.model_name,
-        reflect_model_name=made if settings.reflect_model_name == TINY else settings.reflect_model_name,
-    )
+    changes: dict[str, Any] = dict.fromkeys(tiny, made)
+    return replace(settings, **changes)
 
 
 class TrainingRun(ExitStack):
@@ -334,7 +316,7 @@ class TrainingRun(ExitStack):
     reads=("model_name", "reflect_model_name", "load_dir", "reflect_load_dir", "task_file"),
 )
 @reflect_stage(mode="train_RLFT")
-def rl_finetune(flags: ReflectSettings, how: Resuming, /) -> None:
+def rl_finetune(published: ReflectFlags, how: Resuming, own: Any, /) -> None:
     """Train the policy online by policy gradient or PPO, beside a frozen reflection model.
 
     An iteration plays per_device_eval_batch_size episodes, learns from them, then from successful ones that it
@@ -347,6 +329,7 @@ def rl_finetune(flags: ReflectSettings, how: Resuming, /) -> None:
     """
     from sweet_rl.online.reflect import runs
 
+    flags = settings_from(published, own)
     tracking.logs_to(how.destination())
     old = Path(how.resume).expanduser() if how.resume else None
     if flags.reflect_load_dir and not flags.reflect and "reflect" in given_flags.get():
@@ -388,8 +371,7 @@ def _learner(settings: ReflectSettings, labels: Any, say: Any) -> tuple[Any, Any
     from sweet_rl.online.reflect.trainer import Critic, Trainer, ValueHead
     from sweet_rl.training.processes import broadcast_parameters
 
-    reflector = load_reflector(settings, say, training=True)
-    agent = load_policy(settings, labels, say)
+    reflector, agent = load_reflector(settings, say, training=True), load_policy(settings, labels, say)
     critic = None
     if settings.use_critic:
         with torch.random.fork_rng(devices=[]):
@@ -403,7 +385,7 @@ def _learner(settings: ReflectSettings, labels: Any, say: Any) -> tuple[Any, Any
 
 @recorded("reflect supervised_pretrain", reads=("model_name", "task_file", "load_dir"))
 @reflect_stage(mode="train_SPT")
-def supervised_pretrain(flags: ReflectSettings, how: Resuming, /) -> None:
+def supervised_pretrain(published: ReflectFlags, how: Resuming, own: Any, /) -> None:
     """Train an adapter on texts: the policy on labels, with --reflect the reflection model on reflections.
 
     A file named sft_reflection is for the reflection model without that flag. Only what stands behind a text's last marker is imitated; --max_steps updates are made. The whole head is
@@ -419,6 +401,7 @@ def supervised_pretrain(flags: ReflectSettings, how: Resuming, /) -> None:
 
     tracking.logs_to(how.destination())
     old = Path(how.resume).expanduser() if how.resume else None
+    flags = settings_from(published, own)
     settings = runs.with_saved(flags, flags.load_dir)
     if old:
         settings = runs.continued(old, settings, given_flags.get() - {"shrink_head"})

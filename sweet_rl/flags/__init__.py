@@ -38,12 +38,8 @@ Shown = Literal["help", "all", "never"]
 
 @dataclass(frozen=True, slots=True)
 class Only:
-    """Where a flag has a meaning; elsewhere it is refused, not ignored.
-
-    Args:
-        facet: of what a stage is about to do, as the stage says it: what runs the model, say.
-        values: of that facet, or what finds them.
-        words: what the flag belongs to, for messages; default the flag of the facet's name with these values.
+    """Where a flag has a meaning: with `values` (or what finds them) of a `facet` of what a stage is about to do, as
+    the stage says it. Elsewhere it is refused, not ignored. `words` name that in messages.
     """
 
     facet: str
@@ -61,43 +57,26 @@ class Only:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """One flag, with everything that is known of it.
-
-    Args:
-        help: a sentence for the person who types it.
-        kind: what its text is read as.
-        optional: whether the text None means that there is no value.
-        default: its value where it is not given, or `REQUIRED`.
-        group: the heading that it stands under.
-        choices: all values that it may have; empty: any.
-        at_least: the smallest value that it may have; `above`: a bound that it must exceed.
-        at_most: the largest value that it may have; `below`: a bound that it must not reach.
-        aliases: further names, published or usual elsewhere; `formerly`: accepted, and not listed.
-        shown: in which help it stands.
-        bare: the text that it has where it stands alone, for flags that are no switches.
-        only: where it has a meaning; None: everywhere.
-        positional: may be given without its name.
-        many: takes all words that belong to no other flag.
-    """
+    """One flag, with everything that is known of it."""
 
     name: str
-    help: str = ""
-    kind: type = str
-    optional: bool = False
-    default: Any = None
-    group: str = ""
-    choices: tuple[Any, ...] = ()
-    at_least: float | None = None
+    help: str = ""  # a sentence for the person who types it
+    kind: type = str  # what its text is read as
+    optional: bool = False  # whether the text None means that there is no value
+    default: Any = None  # or `REQUIRED`
+    group: str = ""  # the heading that it stands under
+    choices: tuple[Any, ...] = ()  # all values that it may have; empty: any
+    at_least: float | None = None  # the smallest value; `above`: a bound that it must exceed
     above: float | None = None
-    at_most: float | None = None
+    at_most: float | None = None  # the largest value; `below`: a bound that it must not reach
     below: float | None = None
-    aliases: tuple[str, ...] = ()
-    formerly: tuple[str, ...] = ()
-    shown: Shown = "help"
-    bare: str | None = None
-    only: Only | None = None
-    positional: bool = False
-    many: bool = False
+    aliases: tuple[str, ...] = ()  # further names, published or usual elsewhere
+    formerly: tuple[str, ...] = ()  # names that are accepted, and not listed
+    shown: Shown = "help"  # in which help it stands
+    bare: str | None = None  # the text that it has where it stands alone, for flags that are no switches
+    only: Only | None = None  # where it has a meaning; None: everywhere
+    positional: bool = False  # may be given without its name
+    many: bool = False  # takes all words that belong to no other flag
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -1,19 +1,20 @@
 """The published flags and their defaults, the curriculum's schedule, and logs of runs as one series."""
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 import yaml
 
 from sweet_rl.cli import help_text, load
 from sweet_rl.cli.parse import read
-from sweet_rl.commands.reflect_train import own_flags, reflect_stage
+from sweet_rl.commands.reflect_train import own_flags, reflect_stage, settings_from
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.flags import flags_of
+from sweet_rl.flags import Settings, flag, flags_of
 from sweet_rl.online.reflect.play import Schedule, starts_of
 from sweet_rl.online.reflect.runs import continued, ensemble_logs, moving_average, read_logs, save_settings
-from sweet_rl.online.reflect.settings import ReflectSettings, as_flags
+from sweet_rl.online.reflect.settings import ReflectFlags, ReflectSettings, as_flags
 from sweet_rl.worlds.auto_explore import LEARNED_TASKS
 from tests.online.reflect.tiny import golden
 
@@ -25,16 +26,18 @@ OURS = {
 """Flags that the published code does not have."""
 
 
-@reflect_stage(mode="test")
-def stage(flags: ReflectSettings, /, report: "str | None" = None, *, resume: "str | None" = None) -> None:
-    """A stage.
+@dataclass(frozen=True, kw_only=True)
+class More(Settings):
+    """More."""
 
-    Args:
-        report: a file.
-        resume: a folder.
-        flags: the published ones.
-    """
-    stage.got = (report, flags)
+    report: str | None = flag(None, "a file.", positional=True)
+    resume: str | None = flag(None, "a folder.")
+
+
+@reflect_stage(mode="test")
+def stage(published: ReflectFlags, more: More, own: Any, /) -> None:
+    """A stage."""
+    stage.got = (more.report, settings_from(published, own))
 
 
 def rewrite(*words):
@@ -49,13 +52,13 @@ def test_names_and_defaults_are_the_published_ones(shared):
     known["horizon"] = known.pop("max_turns")  # both are taken
     assert (len(recorded), set(known) - set(recorded)) == (75, OURS)
     assert ReflectSettings().env == "auto_explore"
-    for name, flag in recorded.items():
+    for name, one in recorded.items():
         if name == "task_file":
-            assert (known[name], LEARNED_TASKS) == (None, flag["default"])
+            assert (known[name], LEARNED_TASKS) == (None, one["default"])
             continue
-        assert known[name] == flag["default"], name
+        assert known[name] == one["default"], name
         kind = "float" if name == "weight_decay" else kinds()[name]
-        assert kind in flag["type"] or name == "weight_decay", name
+        assert kind in one["type"] or name == "weight_decay", name
 
 
 def kinds():
