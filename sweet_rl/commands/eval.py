@@ -6,7 +6,7 @@ import io
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -41,7 +41,7 @@ from sweet_rl.runs.facts import now
 from sweet_rl.statistics import Estimate
 from sweet_rl.types import Json, Task, digest
 from sweet_rl.version import __version__
-from sweet_rl.worlds import Options, World, agents_with, first_for, world_of
+from sweet_rl.worlds import Options, agents_with, first_for, world_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,62 +162,6 @@ GRADING, REPORT, PAGE = "grading.json", "report.json", "report.html"
 """Files of a folder of `eval`, beside its episodes."""
 
 
-@dataclass(frozen=True, slots=True)
-class EvalRun:
-    """What is played, where to, and how it is graded; several agents may play it."""
-
-    flags: EvalFlags
-    source: str
-    tasks: Sequence[Task]
-    folder: Path
-    repair: str
-    grading: Callable[..., None]
-
-    def simulation(self, path: Path, *, anew: bool = True) -> SimulationFlags:
-        """What plays in a file; `anew` does with it what the flags say of what it holds."""
-        flags = self.flags
-        overwrite = flags.overwrite and anew
-        shared = {one.name: getattr(flags, one.name) for one in flags_of(PlayingFlags)}
-        kept = {"to_continue": path.exists() and not overwrite, "overwrite": overwrite, "max_failed": 1.0}
-        return SimulationFlags(input_path=self.source, output_path=str(path), **shared | kept)
-
-    def play(self, cast: Cast, path: Path, name: str = "") -> None:
-        """Play what is missing in a file, and episodes that failed again, so often as is allowed."""
-        for left in range(self.flags.retries, -1, -1):
-            wanted = self.simulation(path, anew=left == self.flags.retries)
-            how = {"again": "", "name": name, "repair": self.repair}
-            try:
-                failed = simulate(wanted, cast, self.tasks, folder=self.folder, **how).missing
-            except ServiceError as error:
-                if left == self.flags.retries:
-                    raise
-                print(f"They are left as they are: {error}")  # all others are there, and are reported
-                return
-            if not failed or not left:
-                return
-            print(f"The {failed} that failed are played again.")
-
-    def grade(self, path: Path, report: Path) -> dict[str, Json]:
-        """Grade what has no grades; what the world's stage reports."""
-        with redirect_stdout(io.StringIO()):  # its table is part of our report
-            self.grading(str(path), report_path=str(report))
-        found: dict[str, Json] = json.loads(report.read_bytes())
-        return found
-
-
-def bound_names(wanted: str, world: World) -> list[str]:
-    """Scripted agents that are to play the same tasks."""
-    if wanted == "none":
-        return []
-    if wanted == "world":
-        agents = list(world.agents)
-        return list(world.scores.ceiling_and_floor or dict.fromkeys((*agents[:1], *agents[-1:])))
-    for name in listed(wanted):
-        if name not in world.agents:
-            raise no_such(f"scripted agent of {world.name} for --bounds", name, world.agents)
-    return listed(wanted)
-
-
 def run(flags: EvalFlags, cast: Cast) -> None:
     """Simulate, grade, report."""
     from sweet_rl.evaluation.comparison import EPISODES
@@ -233,25 +177,57 @@ def run(flags: EvalFlags, cast: Cast) -> None:
     )
     folder = Path(flags.output_dir or Path("evals", _folder_name(flags, cast, source)))
     repair = f"Use what the first run in {str(folder)!r} had, or name another --output_dir."
-    this, path = EvalRun(flags, source, tasks, folder, repair, grading), folder / EPISODES
-    files, casts = {path: cast}, {}
-    for name in bound_names(flags.bounds, world):
-        casts[name] = replace(cast, agent=replace(cast.agent, agent="scripted", agent_model=name))
-        files[folder / "bounds" / f"{name}.jsonl"] = casts[name]
-    for file, one in files.items():  # what is refused is refused before anything is written, and asked
-        with planned(this.simulation(file), one, tasks, repair=this.repair):
+
+    def simulation(path: Path, *, anew: bool = True) -> SimulationFlags:
+        """What plays in a file; `anew` does with it what the flags say of what it holds."""
+        overwrite = flags.overwrite and anew
+        playing = {one.name: getattr(flags, one.name) for one in flags_of(PlayingFlags)}
+        kept = {"to_continue": path.exists() and not overwrite, "overwrite": overwrite, "max_failed": 1.0}
+        return SimulationFlags(input_path=source, output_path=str(path), **playing | kept)
+
+    def graded(one: Cast, path: Path, report: Path, name: str = "") -> dict[str, Json]:
+        """Play what is missing, and what failed again, so often as is allowed; then what the world's stage reports."""
+        for left in range(flags.retries, -1, -1):
+            wanted = simulation(path, anew=left == flags.retries)
+            try:
+                failed = simulate(
+                    wanted, one, tasks, folder=folder, again="", name=name, repair=repair
+                ).missing
+            except ServiceError as error:
+                if left == flags.retries:
+                    raise
+                print(f"They are left as they are: {error}")  # all others are there, and are reported
+                break
+            if not failed or not left:
+                break
+            print(f"The {failed} that failed are played again.")
+        with redirect_stdout(io.StringIO()):  # its table is part of our report
+            grading(str(path), report_path=str(report))
+        found: dict[str, Json] = json.loads(report.read_bytes())
+        return found
+
+    agents, bounds = list(world.agents), listed(flags.bounds)
+    if flags.bounds in {"none", "world"}:
+        ends = world.scores.ceiling_and_floor or dict.fromkeys((*agents[:1], *agents[-1:]))
+        bounds = list(ends) if flags.bounds == "world" else []
+    for name in bounds:
+        if name not in agents:
+            raise no_such(f"scripted agent of {world.name} for --bounds", name, agents)
+    path, files = folder / EPISODES, {}
+    for name in bounds:
+        scripted = replace(cast.agent, agent="scripted", agent_model=name)
+        files[folder / "bounds" / f"{name}.jsonl"] = replace(cast, agent=scripted)
+    for file, one in ({path: cast} | files).items():  # what is refused is refused before anything is written
+        with planned(simulation(file), one, tasks, repair=repair):
             pass
-    this.play(cast, path)
-    known = dict(_floors(this.grade(path, folder / GRADING)))
+    known = dict(_floors(graded(cast, path, folder / GRADING)))
     found = read_episodes(path, world)
-    for name, one in casts.items():
-        bound = folder / "bounds" / f"{name}.jsonl"
-        print(f"{name}:")
-        this.play(one, bound, name)
-        this.grade(bound, bound.with_name(f"{name}.{GRADING}"))
-        lines = lines_of(read_episodes(bound, world))
-        known[name] = [line for line in lines if not line.name.startswith("pass")][:2]
-    report = _report(this, cast, found, known)
+    for file, one in files.items():
+        print(f"{file.stem}:")
+        graded(one, file, file.with_name(f"{file.stem}.{GRADING}"), file.stem)
+        lines = lines_of(read_episodes(file, world))
+        known[file.stem] = [line for line in lines if not line.name.startswith("pass")][:2]
+    report = _report(flags, cast, tasks, found, known)
     tracking.logs(report.played, report.means())
     replace_file(folder / REPORT, [json.dumps(report.to_json(), indent=1).encode() + b"\n"])
     page = report_page(report, found, command=tracking.command() or "", made=now()[:10], folder=folder)
@@ -282,29 +258,40 @@ def _folder_name(flags: EvalFlags, cast: Cast, source: str) -> str:
     return "-".join((*last, digest(cast.settings() | known, 6)))
 
 
-def _report(this: EvalRun, cast: Cast, found: Episodes, bounds: Mapping[str, Sequence[Line]]) -> Report:
-    flags, listener = this.flags, tracking.current()
+def _report(
+    flags: EvalFlags, cast: Cast, tasks: Sequence[Task], found: Episodes, bounds: Mapping[str, Sequence[Line]]
+) -> Report:
+    world, listener, source = cast.world, tracking.current(), flags.tasks or cast.world.tasks.test
     provenance = json.loads(max(found.provenances, key=lambda said: found.provenances[said]))
     repeats = f" x {flags.repeats}" if flags.repeats > 1 else ""
     changes = [] if listener is None else listener.server_changes()
-    changed = {"server_changes": changes} if changes else {}
     killed = 0 if listener is None else listener.killed()
+    human: dict[str, Json] = {}  # who answered: the model, its prompt and its version
+    if world.user.by != "world":
+        human = {"model": provenance["env_model"] or cast.human.env_model, "prompt": ""}
+        human |= {"version": f"sweet_rl {provenance['sweet_rl']}"}
+        if cast.human_served:
+            human["prompt"] = cast.human.user_prompt_path or world.user.prompt or ""
+            human["prompt_digest"] = cast.human_settings().get("user_prompt", "")
+            human["version"] = shown(f"as {', '.join(cast.human.urls)} has it")
     return report_of(
         found,
-        f"{cast.agent.agent_model} in {cast.world.name}, {Path(this.source).name}{repeats}",
+        f"{cast.agent.agent_model} in {world.name}, {Path(source).name}{repeats}",
         bounds=bounds,
         about={
             "made": {"date": now(), "sweet_rl": __version__, "run": tracking.run_id() or ""},
             "played": {
-                "world": cast.world.name,
-                "tasks": this.source,
-                "tasks_digest": digest([dict(task.row) for task in this.tasks]),
+                "world": world.name,
+                "tasks": source,
+                "tasks_digest": digest([dict(task.row) for task in tasks]),
                 "repeats": flags.repeats,
                 "seed": flags.seed,
-                "rules": cast.world.settings(cast.options),
+                "rules": world.settings(cast.options),
             },
-            "agent": cast.agent_settings() | {"engine": cast.engine} | changed,
-            "human": _human(cast, provenance),
+            "agent": cast.agent_settings()
+            | {"engine": cast.engine}
+            | ({"server_changes": changes} if changes else {}),
+            "human": human,
             "grader": json.loads(max(found.graders, key=found.graders.__getitem__, default="{}")),
         },
         usage=None if listener is None else listener.usage(),
@@ -316,21 +303,6 @@ def _report(this: EvalRun, cast: Cast, found: Episodes, bounds: Mapping[str, Seq
         if killed
         else [],
     )
-
-
-def _human(cast: Cast, provenance: Mapping[str, Json]) -> dict[str, Json]:
-    """Who answered: the model, its prompt and its version."""
-    if cast.world.user.by == "world":
-        return {}
-    human = cast.human
-    known: dict[str, Json] = {"model": provenance["env_model"] or human.env_model}
-    if not cast.human_served:
-        return known | {"prompt": "", "version": f"sweet_rl {provenance['sweet_rl']}"}
-    return known | {
-        "prompt": human.user_prompt_path or cast.world.user.prompt or "",
-        "prompt_digest": cast.human_settings().get("user_prompt", ""),
-        "version": shown(f"as {', '.join(human.urls)} has it"),
-    }
 
 
 def _floors(grading: Mapping[str, Json]) -> Iterator[tuple[str, list[Line]]]:

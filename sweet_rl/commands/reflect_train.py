@@ -12,7 +12,6 @@ import functools
 import re
 import shutil
 import typing
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
@@ -35,7 +34,6 @@ from sweet_rl.worlds import flags_of, learning_options, names, world_of
 
 if TYPE_CHECKING:
     from sweet_rl.online.reflect.models import Checkpoints
-    from sweet_rl.online.reflect.play import Playground
 
 
 _TRUE, _FALSE = frozenset({"true", "t", "yes", "y", "1"}), frozenset({"false", "f", "no", "n", "0"})
@@ -180,40 +178,31 @@ def _whole(typed: str, kinds: Mapping[str, str]) -> str:
 
 
 class Bar:
-    """A progress bar with the level of a curriculum, cost, success and losses."""
+    """A progress bar with means of cost, success and losses over the last iterations."""
 
-    def __init__(self, settings: ReflectSettings, ground: Playground, done: int, *, quiet: bool) -> None:
+    def __init__(self, settings: ReflectSettings, done: int, *, quiet: bool) -> None:
         self._bar = progress(settings.max_steps, done, unit="iteration", quiet=quiet)
         self._recent: deque[Mapping[str, Any]] = deque(maxlen=settings.logging_steps)
-        self._ground, self._critic = ground, settings.use_critic
+        self._keys = ["cost", "succ", "loss", *(["critic_loss"] if settings.use_critic else [])]
+        self.close = self._bar.close
         self.failed = 0  # episodes that the world broke, of all iterations that were shown
-
-    def close(self) -> None:
-        self._bar.close()
 
     def log(self, done: int, entry: Mapping[str, Any]) -> None:
         """Report an iteration, show means over the last ones, and move the bar to `done`."""
         self._recent.append(entry)
-        self.failed += len(entry.get("failed", ()))
-        numbers = {"succ": entry["succ"], "cost": entry["cost"], "failed": len(entry.get("failed", ()))}
+        failed = len(entry.get("failed", ()))
+        self.failed += failed
+        numbers = {"succ": entry["succ"], "cost": entry["cost"], "failed": failed}
         for name in ("loss", "critic_loss"):  # of new episodes, then of those from memory
             numbers |= dict(zip((name, f"{name}.replay"), entry[name], strict=True))
         tracking.logs(done, {name: value for name, value in numbers.items() if value is not None})
-        shown = {}
-        for name, key in {"cost": "cost", "success": "succ", "loss": "loss", "critic": "critic_loss"}.items():
+        shown = []
+        for key in self._keys:
             several = [one[key] if isinstance(one[key], list) else [one[key]] for one in self._recent]
             known = [value for values in several for value in values if value is not None]
-            shown[name] = sum(known) / len(known) if known else 0.0  # as published
-        if not self._critic:
-            del shown["critic"]
-        if len(self._ground.levels) > 1:
-            begun = bisect_right(self._ground.starts, done - 1)
-            self._bar.set_description_str(str(self._ground.names[max(0, begun - 1)]), refresh=False)
-        if self.failed:
-            shown["failed"] = self.failed
-        self._bar.set_postfix_str(
-            ", ".join(f"{name} {value:.3g}" for name, value in shown.items()), refresh=False
-        )
+            shown.append(f"{key} {sum(known) / len(known) if known else 0.0:.3g}")  # as published
+        shown += [f"failed {self.failed}"] if self.failed else []
+        self._bar.set_postfix_str(", ".join(shown), refresh=False)
         self._bar.update(done - self._bar.n)
 
 
@@ -354,7 +343,7 @@ def rl_finetune(published: ReflectFlags, how: Resuming, own: Any, /) -> None:
                 levels = [[task.row for task in level] for level in playground.levels]
                 state = run.newest(checkpoints, levels)
             quiet = how.quiet or not run.main
-            with run.announce(), closing(Bar(run.settings, playground, run.done, quiet=quiet)) as bar:
+            with run.announce(), closing(Bar(run.settings, run.done, quiet=quiet)) as bar:
                 kept = checkpoints if run.main else None
                 Loop(run.settings, trainer, reflector, playground, kept, bar.log).run(state)
             if bar.failed:

@@ -1,18 +1,15 @@
 """The stages that train and measure Reflect-RL's models, one after the other."""
 
 import json
-from contextlib import closing
 
 import pytest
 import yaml
 
 from sweet_rl.cli import load
-from sweet_rl.commands.reflect_train import Bar
 from sweet_rl.errors import EpisodeError, ServiceError, UsageError
 from sweet_rl.online.reflect import models
-from sweet_rl.online.reflect.play import open_playground
 from sweet_rl.online.reflect.runs import check, continued, next_experiment, read_settings, with_saved
-from sweet_rl.online.reflect.settings import ReflectSettings, settings_of
+from sweet_rl.online.reflect.settings import ReflectSettings
 from sweet_rl.types import Failure, StopReason
 from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
 
@@ -253,14 +250,3 @@ def test_runs_are_found_from_other_working_folders(tmp_path, monkeypatch):
     assert found.reflect_model_name == "org/name"
     monkeypatch.chdir(tmp_path / "moved")
     assert with_saved(ReflectSettings(), checkpoint).model_name == "results/000_x/tiny"
-
-
-def test_the_bar_names_the_level(capsys):
-    settings = settings_of(env="taxi", taxi_curriculum=True, max_steps=6)
-    entry = {"cost": 1.0, "succ": 0.25, "loss": [2.0, None], "critic_loss": [None, None]}
-    with open_playground(settings) as world, closing(Bar(settings, world, 0, quiet=False)) as bar:
-        for done in range(1, 7):
-            bar.log(done, entry)
-    shown = capsys.readouterr().err
-    assert "full: 100%" in shown
-    assert "cost 1, success 0.25, loss 2]" in shown
