@@ -166,10 +166,7 @@ def test_help_is_short_and_help_all_is_whole():
         (["generate_tasks", "x", "--num_tasks", "3", "4"], "'4' belongs to no flag"),
         (["generate_tasks", "x", "--", "--trace"], "unknown flag --trace"),
         (["generate_tasks", "--output_path", "--overwrite"], "--output_path needs a value"),
-        (
-            ["generate_tasks", "--output_path", "-x"],
-            'One that begins with a hyphen is written --output_path="-x"',
-        ),
+        (["generate_tasks", "--output_path", "-x"], "One that begins with a hyphen is written"),
         (["generate_tasks", "x", "--nooverwrite=true"], "unknown flag --nooverwrite"),
         (["serve_simulator", "also"], "'also' belongs to no flag"),
     ],

@@ -31,9 +31,7 @@ def test_ours_those_of_packages_and_what_names_itself(installed):
 
 
 def test_a_name_for_nothing_lists_what_there_is():
-    with pytest.raises(
-        UsageError, match=r"no thing 'digit' \(did you mean digits\?\).*path, digits.*module:ATTRIBUTE"
-    ):
+    with pytest.raises(UsageError, match=r"no thing 'digit' \(did you mean digits\?\).*path,"):
         THINGS.find("digit")
 
 

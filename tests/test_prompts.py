@@ -90,7 +90,5 @@ def test_a_dialogue_cannot_pass_for_hidden_information():
     "text", ["", "<request>\nx\n</request>\n", "<request>\nx\n</request>\n<dialogue>\ny"]
 )
 def test_an_unmarked_prompt_is_refused_with_the_missing_sections(text):
-    with pytest.raises(
-        ValueError, match=r"no .*<hidden_information>, <dialogue> section.*--user_prompt_path"
-    ):
+    with pytest.raises(ValueError, match=r"no .*<hidden_information>, <dialogue>"):
         parse_simulator_prompt(text)

@@ -92,10 +92,7 @@ def test_one_run_against_several(tmp_path):
     ("theirs", "says"),
     [
         ({"human": "llama-70b"}, r"their humans differ \(env_model 'scripted' and 'llama-70b'\)"),
-        (
-            {"graded_with": {"grader": "tests", "digest": "e"}},
-            r"graders differ \(digest 'd' and 'e'\).*--regrade",
-        ),
+        ({"graded_with": {"grader": "tests", "digest": "e"}}, r"graders differ \(digest 'd' and"),
         ({"provenance": {"settings": {"task_type": "html"}}}, "of different worlds"),
         (
             {"provenance": {"env_model": "scripted", "settings": {"task_type": "code", "max_steps": 5}}},
@@ -133,9 +130,7 @@ def test_other_tasks_are_refused_and_what_is_shared_is_compared(tmp_path):
     with pytest.raises(UsageError, match=r"No task has been graded in both '.*e\.jsonl' and '.*f\.jsonl'"):
         compare(*halves, overwrite=True)
     ungraded = write(tmp_path / "g.jsonl", [row("t1", None), row("t2", None)])
-    with pytest.raises(
-        UsageError, match=r"g\.jsonl' has no rewards: `sweet-rl evaluate .*g\.jsonl` grades it"
-    ):
+    with pytest.raises(UsageError, match=r"g\.jsonl' has no rewards: `sweet-rl evaluate .*g\.jsonl` grades"):
         compare(b, ungraded, overwrite=True)
 
 

@@ -264,9 +264,7 @@ def test_stored_episodes_are_graded_again_where_there_is_something_to_grade(tmp_
     path.write_text("".join(json.dumps(row | {"reward": 0.25}) + "\n" for row in rows(path)))
     evaluate(**SMALL, output_dir="out", regrade=True)
     assert 0.25 not in {row["reward"] for row in rows(path)}
-    with pytest.raises(
-        UsageError, match="--regrade has nothing to grade again: dangerous_taxi rewards turns"
-    ):
+    with pytest.raises(UsageError, match="--regrade has nothing to grade again: dangerous_taxi rewards"):
         evaluate(
             model="planner", world="dangerous_taxi", num_tasks=5, quiet=True, output_dir="taxi", regrade=True
         )

@@ -134,9 +134,7 @@ def test_a_few_failures_are_said_and_all_of_them_are_an_error(tmp_path, capsys):
     with start_server(fault_rate=1, faults="bad_request") as server:
         with pytest.raises(ServiceError, match="All 1 episodes failed"):
             simulate(tmp_path / "all.jsonl", server, num_tasks=1, max_failed=1.0)
-        with pytest.raises(
-            ServiceError, match=r"refuses our requests \(bad_request 400: This request is refused"
-        ):
+        with pytest.raises(ServiceError, match=r"refuses our requests \(bad_request 400: This request is"):
             simulate(tmp_path / "none.jsonl", server, num_tasks=60, max_failed=1.0)
     with pytest.raises(UsageError, match=r"All 1 episodes of .* failed: there is nothing to grade"):
         evaluate_code(str(tmp_path / "all.jsonl"))

@@ -277,9 +277,7 @@ def used(name="asked.jsonl.run.json"):
 def test_a_budget_ends_a_run_that_a_larger_one_resumes(server, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     simulate = load("simulate_interactions")
-    with pytest.raises(
-        BudgetSpent, match=r"--max_requests 7: .* What was under way is dropped\. 1 of 4 episodes"
-    ):
+    with pytest.raises(BudgetSpent, match=r"--max_requests 7: .* What was under way is dropped\. 1 of 4"):
         simulate(**asking(server, max_requests=7))
     record = read_record(tmp_path / "asked.jsonl.run.json")
     assert (record["status"], used()["requests"]) == ("interrupted", 7)

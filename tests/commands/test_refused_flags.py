@@ -64,11 +64,7 @@ def test_a_world_without_an_oracle_has_nobody_elses(kind):
 @pytest.mark.parametrize(
     ("world", "model", "says"),
     [
-        (
-            "code",
-            "oracl",
-            r"no agent for --world code 'oracl' \(did you mean oracle\?\). Known: questioner, oracle, ",
-        ),
+        ("code", "oracl", r"no agent for --world code 'oracl' \(did you mean oracle\?\). Known: questioner,"),
         ("code", "asker", "asker plays guess_my_city, twenty_questions"),
         ("html", "target2", "did you mean target"),
         ("lantern", "walktrough", "did you mean walkthrough"),
@@ -105,9 +101,7 @@ def test_an_unknown_human_is_not_a_server_that_does_not_answer():
 def test_in_question_games_a_model_needs_a_server():
     for model in ("embedded", "auto", "scripted"):
         human("guess_my_city", env_model=model).check_human()
-    with pytest.raises(
-        UsageError, match=r"'gpt-4o'. Known: embedded, auto, scripted. A model answers through"
-    ):
+    with pytest.raises(UsageError, match=r"'gpt-4o'. Known: embedded, auto, scripted. A model answers"):
         human("guess_my_city", env_model="gpt-4o").check_human()
     human("guess_my_city", env_model="gpt-4o", env_base_url="http://127.0.0.1:9/v1").check_human()
 
@@ -231,23 +225,11 @@ def test_simulations(line, says):
         ("rank_best_of_n a b m --base_url http://a", "--base_url belongs to a model run by openai"),
         ("rank_best_of_n a b m --engine vllm --dtype auto", "--dtype belongs to a model run by transformers"),
         ("reflect gen_task --model gpt-4", "--model belongs to --teacher openai, and this is embedded"),
-        (
-            "reflect evaluate_gpt --scenario alfworld --extra full",
-            "--extra belongs to the world dangerous_taxi",
-        ),
-        (
-            "reflect rl_finetune --env taxi --leaveout_prob 0",
-            "--leaveout_prob belongs to the env auto_explore, and this is taxi",
-        ),
-        (
-            "reflect rl_finetune --ppo_clip_coef 0.1",
-            "--ppo_clip_coef belongs to --trainer ppo, and this is pg",
-        ),
+        ("reflect evaluate_gpt --scenario alfworld --extra full", "--extra belongs to the world"),
+        ("reflect rl_finetune --env taxi --leaveout_prob 0", "--leaveout_prob belongs to the env"),
+        ("reflect rl_finetune --ppo_clip_coef 0.1", "--ppo_clip_coef belongs to --trainer ppo, and this is"),
         ("reflect rl_finetune --reflect_prob 1", "--reflect_prob belongs to --reflect"),
-        (
-            "reflect evaluate --env alfworld --taxi_curriculum",
-            "--taxi_curriculum belongs to the env dangerous_taxi, and this is alfworld",
-        ),
+        ("reflect evaluate --env alfworld --taxi_curriculum", "--taxi_curriculum belongs to the env"),
     ],
 )
 def test_other_stages(line, says):

@@ -1,12 +1,7 @@
 """Online runs by their command: every configuration starts, stops anywhere and resumes as if it had not."""
 
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from functools import partial
 from pathlib import Path
 
@@ -27,7 +22,6 @@ from sweet_rl.records import load_trajectories, read_rows
 from sweet_rl.training.checkpoints import load_state
 from sweet_rl.types import AgentTurn, Message, Score
 from sweet_rl.worlds import load_tasks, world_of
-from tests.conftest import ROOT
 from tests.online.test_loop import Watcher
 from tests.states import same_state
 
@@ -270,10 +264,7 @@ def test_a_broken_configuration_is_named(tmp_path, text, message):
         ("wandb_key=1234", r"wandb_key: secrets are taken from the environment only"),
         ("+new=1", r"neither added nor removed"),
         ("lm_lr", r"written key=value"),
-        (
-            "with_prompt=true",
-            r"with_prompt belongs to the world dangerous_taxi, and this is twenty_questions",
-        ),
+        ("with_prompt=true", r"with_prompt belongs to the world dangerous_taxi, and this is"),
         ("env_name=chess", r"There is no world 'chess'. Known: code,"),
         ("oracle=seq2seq", r"needs the folder of the model"),
         ("env_idx=10", r"env_idx must be from 0 to 9"),
@@ -288,10 +279,7 @@ def test_a_broken_configuration_is_named(tmp_path, text, message):
         ("grader=mine", r"grader belongs to worlds in which a human answers, and this is oracle"),
         ("world=code", r"tasks=twenty-questions:ten: the task .* has no test_cases, which code is graded by"),
         ("world=code tasks=mini:train eval_tasks=mini:test grader=mine", r"There is no grader 'mine'"),
-        (
-            "world=code oracle_model=x oracle=openai env_load_path=y",
-            r"env_load_path belongs to .*, and this is code",
-        ),
+        ("world=code oracle_model=x oracle=openai env_load_path=y", r"env_load_path belongs to .*, and this"),
         ("tasks=5", r"tasks must be text or null, got 5"),
         ("max_steps=few", r"max_steps must be a whole number or null, got 'few'"),
         ("save_path=null", r"save_path must be text, got None"),
@@ -488,50 +476,3 @@ def test_a_policy_reads_and_writes_in_its_own_chat_template(tmp_path):
 def test_every_setting_is_explained():
     for line in Path(CONFIGS / "default.yaml").read_text().splitlines():
         assert not line or line.startswith("#") or " # " in line, line
-
-
-def launched(folder, *more, stop=None):
-    """run_archer in two processes; killed, all at once, when `stop` exists."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    script = [str(ROOT / "scripts/run.py"), "--config-name", "archer_debug"]
-    process = subprocess.Popen(
-        [*command, *script, *options("archer_debug", folder), *more],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        start_new_session=True,
-        stdout=subprocess.DEVNULL,
-    )
-    deadline = time.monotonic() + 100
-    try:
-        while process.poll() is None and not (stop is not None and stop.exists()):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        assert stop is not None or process.returncode == 0
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGTERM)
-            process.wait(20)
-
-
-def test_a_divided_policy_learns_what_a_whole_one_does_and_goes_on_in_any_number(tmp_path):
-    exact = ["dtype=float64", "use_baseline=true", "iterations=3"]
-    debug(tmp_path / "one", *exact)
-    launched(tmp_path / "two", *exact, "shard_with=fsdp2", "epochs=2", stop=tmp_path / "two" / "checkpoint-1")
-    assert not (tmp_path / "two" / "final").exists()
-    shutil.copytree(tmp_path / "two", tmp_path / "then_one")
-    launched(tmp_path / "two", *exact, "shard_with=fsdp2")
-    debug(tmp_path / "then_one", *exact)
-    one, *others = (load_state(tmp_path / name / "checkpoint-3") for name in ("one", "two", "then_one"))
-    for other in others:
-        for part in ("model_state_dict", "value_head_state_dict", "critic_state_dict"):
-            assert other[part].keys() == one[part].keys()
-            for name, weights in one[part].items():
-                assert (weights - other[part][name]).abs().max() < 1e-6, name
-        assert other["lm_optimizer_state_dict"].keys() == one["lm_optimizer_state_dict"].keys()
-        for number, values in one["lm_optimizer_state_dict"]["state"].items():
-            for name, kept in values.items():
-                theirs = other["lm_optimizer_state_dict"]["state"][number][name]
-                assert (kept - theirs).abs().max() < 1e-6, (number, name)
-    for name in ("model.safetensors", "tokenizer.json"):
-        assert (tmp_path / "two/final" / name).stat().st_size == (
-            tmp_path / "one/final" / name
-        ).stat().st_size

