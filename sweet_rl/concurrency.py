@@ -24,13 +24,7 @@ def place_in_order() -> int:
 async def for_each(items: Iterable[Item], work: Callable[[Item], Awaitable[None]], *, at_once: int) -> None:
     """Await `work` for every item, `at_once` of them at a time, started in the order of the items.
 
-    Args:
-        items: asked for the next one when a place is free.
-        work: what is done with one.
-        at_once: places, at least 1.
-
-    Raises:
-        Exception: the first that `work` raises; what is in flight is cancelled, and nothing more is begun.
+    The first exception that `work` raises ends it: what is in flight is cancelled, and nothing more is begun.
     """
     import asyncio  # which is not loaded for help
 

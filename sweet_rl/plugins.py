@@ -29,19 +29,14 @@ _PLACE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """One kind of thing that can be named.
+    """One kind of thing that can be named."""
 
-    Args:
-        group: of entry points, as in "sweet_rl.worlds".
-        kind: one of them in messages, as in "world".
-        ours: the names in this package, each with its `module:ATTRIBUTE`.
-        parts: attributes that one of them has, by its contract.
-    """
-
-    group: str
-    kind: str
-    ours: Mapping[str, str] = field(default_factory=dict)
-    parts: tuple[str, ...] = ()
+    group: str  # of entry points, as in "sweet_rl.worlds"
+    kind: str  # one of them in messages, as in "world"
+    ours: Mapping[str, str] = field(
+        default_factory=dict
+    )  # names in this package, each with its `module:ATTRIBUTE`
+    parts: tuple[str, ...] = ()  # attributes that one of them has, by its contract
 
     def names(self) -> tuple[str, ...]:
         """Ours in their order, then those of installed packages."""
@@ -54,13 +49,8 @@ class Registry:
     def make(self, name: str, given: object, *, flag: str) -> Any:
         """What keeps the contract: the object of this name, or what its class or factory makes.
 
-        Args:
-            name: see `find`.
-            given: what a class or factory is called with, if it takes an argument.
-            flag: that named it; the run's record has the file it comes from.
-
-        Raises:
-            UsageError: nothing has this name; it takes more than one argument; the contract is not kept.
+        `given` is what that is called with, if it takes an argument. The run's record has the file it comes from, under
+        the `flag` that named it.
         """
         found = self.find(name)
         maker = inspect.isclass(found) or not hasattr(found, self.parts[-1])
@@ -90,11 +80,7 @@ class Registry:
         return found(given) if needed else found()
 
     def find(self, name: str) -> Any:
-        """The object with that name.
-
-        Raises:
-            UsageError: nothing; or what should be there cannot be imported.
-        """
+        """The object with that name."""
         if name in self.ours:
             return _load(self.kind, name, self.ours[name])
         if name in (installed := _installed(self.group)):

@@ -57,12 +57,8 @@ def mean_of(
     """The mean of independent values with Student's interval; 0 where there are none.
 
     Values that are all the same do not tell their spread. The interval then allows for others that were not
-    drawn: the share that Wilson's interval leaves them, all at a bound. Without bounds there is none.
-
-    Args:
-        values: one for each task, or for each seed.
-        among: of so many intervals, which shall all be right together with 95 % (Bonferroni).
-        low: no value is lower, and none higher than `high`; fewer than two values have all between.
+    drawn: the share that Wilson's interval leaves them, all at a bound. Without bounds (`low`, `high`) there is none;
+    fewer than two values have all between them. `among` so many intervals all are right together with 95 % (Bonferroni).
     """
     if len(values) < 2:
         return Estimate(values[0] if values else 0.0, low, high)
@@ -184,12 +180,9 @@ class Difference:
 def difference(
     ours: Tasks, theirs: Tasks, *, among: int = 1, low: float | None = None, high: float | None = None
 ) -> Difference:
-    """Compare two agents task by task.
+    """Compare two agents task by task: the same tasks in the same order, at least one.
 
-    Args:
-        ours: of the first agent, at least one task; `theirs` are the same tasks in the same order.
-        among: of so many comparisons, whose intervals shall all be right together with 95 % (Bonferroni).
-        low: no difference is lower, and none higher than `high`; the interval ends there.
+    `among` so many comparisons all intervals are right together with 95 % (Bonferroni); they end at `low` and `high`.
     """
     each = [round(fmean(one) - fmean(other), 12) for one, other in zip(ours, theirs, strict=True)]
     found = mean_of(each, among=among, low=low, high=high)

@@ -24,19 +24,10 @@ HUMAN_RESPONSE_CHARACTER_LIMIT = 1000
 class HumanDesignInteractionEnv(HumanInteractionEnv):
     """As `HumanInteractionEnv`; the human sees the agent's page beside the one that is wanted.
 
-    The answer is the picture of the agent's last page: None where that one could not be drawn, as published.
-
-    Args:
-        client: as there; its model has to see pictures.
-        human_prompt: as there, without `{hidden_information}`: the human is shown pictures.
-        model_id: as there.
-        env_id: the names of the pictures begin with it.
-        max_steps: as there.
-        temp_path: folder of the pictures; they stay there.
-        gpt_client: pictures are written as OpenAI's servers take them, not as vLLM's.
-
-    Attributes:
-        driver: draws the pages; `driver.quit()` when the environment is no longer needed.
+    The answer is the picture of the agent's last page: None where that one could not be drawn, as published. The
+    model has to see pictures, and its prompt has no `{hidden_information}`. Pictures stay in `temp_path`, under names
+    that begin with `env_id`; with `gpt_client` they are written as OpenAI's servers take them, not as vLLM's. `driver`
+    draws the pages: `driver.quit()` when the environment is no longer needed.
     """
 
     def __init__(
@@ -69,9 +60,7 @@ class HumanDesignInteractionEnv(HumanInteractionEnv):
     def invoke_model(self, agent_output: str = "", agent_image: str | None = None) -> str:
         """Show the human the pictures and ask what it says; "No response." where that fails.
 
-        Args:
-            agent_output: what the agent said. The published human is not told.
-            agent_image: the picture of the agent's page, a PNG file; None: there is none yet.
+        `agent_image` is a PNG file; None: there is none yet. The published human is not told what the agent said.
         """
         prompt = fill(
             self.human_prompt,

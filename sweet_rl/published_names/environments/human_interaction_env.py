@@ -28,18 +28,10 @@ View = list[dict[str, str]]
 class HumanInteractionEnv:
     """One episode at a time; several environments may be stepped in several threads.
 
-    Args:
-        client: an `openai.OpenAI` or an object like it: `chat.completions.create` is called.
-        human_prompt: with the places `{problem_description}`, `{hidden_information}`, `{dialogue_history}`.
-        model_id: the server's name for the model that plays the human.
-        env_id: kept, for callers with several.
-        max_steps: agent turns at most; the last one is the answer whatever it says.
-
-    Attributes:
-        answer: what was handed in; "No answer" before.
-        steps: calls of `step` since `reset`.
-        done: whether the episode is over.
-        dialogue_history: what was said; the agent's entries have its `input` and `output`, too.
+    Of the `client`, an `openai.OpenAI` or an object like it, `chat.completions.create` is called, for `model_id`. The
+    `human_prompt` has the places `{problem_description}`, `{hidden_information}`, `{dialogue_history}`. The last of
+    `max_steps` agent turns is the answer whatever it says; before, `answer` is "No answer". In `dialogue_history` the
+    agent's entries have its `input` and `output`, too.
     """
 
     def __init__(
@@ -61,14 +53,9 @@ class HumanInteractionEnv:
         return self.get_dialogue_history()
 
     def step(self, response: str, formatted_prompt: str | None = None) -> tuple[View | None, int, bool]:
-        """One agent turn and, unless it was the last, the human's reply.
+        """One agent turn (None does where the episode is over) and, unless it was the last, the human's reply.
 
-        Args:
-            response: the agent's text; None does where the episode is over.
-            formatted_prompt: what the agent read, for the history.
-
-        Returns:
-            The dialogue, or None when it is over; the reward, 0 until it is graded; whether it is over.
+        Returns the dialogue, or None when it is over; the reward, 0 until it is graded; whether it is over.
         """
         self.steps += 1
         if self.done:

@@ -21,19 +21,8 @@ Dialogue = str | Sequence[Mapping[str, str]]
 class VLLMAgent:
     """Answers many dialogues at once. The server starts with the agent and ends with it, or this process.
 
-    Args:
-        model_id: a folder, or a name on the hub.
-        agent_prompt: the agent's rules, given verbatim before each dialogue; "" for none.
-        temperature: 0 is greedy.
-        max_tokens: tokens of one turn at most.
-        tensor_parallel_size: GPUs that share one copy of the model.
-        seed: of the whole run.
-        python: interpreter of the environment that has vLLM; default: this one.
-        chat_format: how dialogues become prompts; default: the chat template of the model's tokenizer.
-
-    Raises:
-        UsageError: no tokenizer or chat template; no interpreter to run vLLM with.
-        ServiceError: the server does not come up.
+    `agent_prompt` is given verbatim before each dialogue. `python` is the interpreter of the environment that has vLLM,
+    by default this one; dialogues become prompts by `chat_format`, by default the model's own chat template.
     """
 
     def __init__(
@@ -61,11 +50,9 @@ class VLLMAgent:
     def get_action(
         self, str_dialogue_histories: Iterable[Dialogue | None], use_tqdm: bool = True
     ) -> list[str | None]:
-        """The agent's next turn in each dialogue; None where that is over, and None was given.
+        """The agent's next turn in each dialogue, as environments return them, or text; None where None was given.
 
-        Args:
-            str_dialogue_histories: dialogues as environments return them, or texts.
-            use_tqdm: accepted, without effect: nothing is printed.
+        `use_tqdm` is accepted, without effect: nothing is printed.
         """
         prompts = self.prompts(str_dialogue_histories)
         asked = [prompt for prompt in prompts if prompt is not None]

@@ -13,20 +13,10 @@ from sweet_rl.types import Trajectory
 
 
 def code_evaluate(trajectories: Iterable[Mapping[str, Any]], *, grading: Way = "published") -> list[float]:
-    """The share of hidden tests that each answer passes.
+    """The share of hidden tests that each answer passes, in the order of the rows (`task` and `answer`).
 
-    Args:
-        trajectories: rows with `task` (`ground_truth`, `test_cases`) and `answer`.
-        grading: published: comparable with published numbers; fixed, lenient: docs/grading.md.
-
-    Returns:
-        Numbers from 0 to 1, in order; 0 where the task cannot be graded, or the answer would have ended the
-        published evaluation.
-
-    Raises:
-        DataError: a row is no trajectory, or its answer is no text.
-        UsageError: there is no such way of grading.
-        SandboxError: answers cannot be run safely here.
+    0 where the task cannot be graded, or the answer would have ended the published evaluation. `grading`: published, which
+    compares with published numbers; fixed, lenient: docs/grading.md.
     """
     if grading not in WAYS:
         raise no_such("way of grading", grading, WAYS)

@@ -32,12 +32,7 @@ class Driver:
             self._open.add(self)
 
     def render(self, html: str) -> bytes:
-        """A page as a PNG.
-
-        Raises:
-            RenderFailed: it has no picture.
-            RuntimeError: the driver was quit.
-        """
+        """A page as a PNG; `RenderFailed` where it has no picture."""
         if not isinstance(html, str):
             raise RenderFailed(Failure("empty", f"a page is a text, got {html!r}"))
         renderer = Driver._renderer
@@ -62,20 +57,12 @@ class Driver:
 
 
 def get_driver() -> Driver:
-    """What draws pages, until its `quit()`.
-
-    Raises:
-        UsageError: there is no browser.
-    """
+    """What draws pages, until its `quit()`."""
     return Driver()
 
 
 def render_full_html(driver: Driver, html_snippet: str, temp_path: str, env_id: int = 0) -> str | None:
-    """Draw a page into a PNG file of that folder; its path, or None (and a warning) without a picture.
-
-    Raises:
-        UsageError, ServiceError: no browser can be started.
-    """
+    """Draw a page into a PNG file of that folder; its path, or None (and a warning) without a picture."""
     try:
         image = driver.render(html_snippet)
     except RenderFailed as error:
