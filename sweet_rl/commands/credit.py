@@ -45,8 +45,6 @@ class CreditFlags(SavedPath, Critic, Advantage, WithoutHidden, Tokenizer, SaveSt
         "reference_model": "what the critic is compared with; default: the model that it was trained from, as the record in its folder says, else what the sampler recorded.",
         "saved_path": "any trajectory file; it is not changed.",
         "save_steps": "turns that are scored and saved together; a killed run loses at most these.",
-        "overwrite": "throw away what the output holds.",
-        "tokenizer": "folder or name of the critic's tokenizer; default the critic's own.",
         "without_hidden": "only what it says without the solution; default: both. Both flags together: both.",
     },
     narrow={"save_steps": {"at_least": 1}},

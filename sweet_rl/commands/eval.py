@@ -109,11 +109,8 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
         "agent_base_url": f"base URL(s) of the server of openai/NAME; default what {BASE_URL_VAR} says.",
         "env_model": "who plays the human, or answers in question games: scripted (without a model: the default, unless a server is named), auto (the first model that the named server offers), or the server's name for a model.",
         "output_dir": "folder of episodes, grades and report; default evals/WORLD-TASKS-AGENT-HUMAN-SETTINGS, with a digest of the settings. The same command resumes it.",
-        "overwrite": "throw away what the folder holds of earlier episodes.",
-        "regrade": "grade episodes again that have their grades; nothing is played that is there.",
         "to_continue": "of no effect: the same command resumes.",
         "tasks": "one of the world's lists, or a file; default: what the world measures on.",
-        "seed": "every episode's seed is derived from it.",
     },
     narrow={
         "agent_base_url": {"aliases": ("base_url",)},

@@ -42,10 +42,7 @@ class GraderFlags(Evaluation, GraderName, Margin, Regrade, Quiet):
 @stage(
     "saved_path",
     helps={
-        "saved_path": "trajectory file of sweet-rl simulate_interactions.",
-        "margin": "by how much the rewards of a pair differ at least; 0: what the world's stage takes, and 0.1 for a grader of your own.",
-        "regrade": "grade all rows again, also those that the grader has scored, without playing.",
-        "overwrite": "replace files of pairs, and a report of another file, when they exist.",
+        "margin": "by how much the rewards of a pair differ at least; 0: what the world's stage takes, and 0.1 for a grader of your own."
     },
 )
 def evaluate(flags: GraderFlags, /) -> None:
@@ -273,11 +270,7 @@ class GameFlags(Evaluation, Margin):
 @stage(
     "saved_path",
     defaults={"margin": 1.0},
-    helps={
-        "saved_path": "trajectory file of sweet-rl simulate_interactions, of a --world that rewards turns.",
-        "margin": "by how much the returns of a pair differ at least.",
-        "overwrite": "replace files of pairs, and a report of another file, when they exist.",
-    },
+    helps={"margin": "by how much the returns of a pair differ at least."},
     narrow={"margin": {"at_least": None, "above": 0}},
 )
 def evaluate_games(flags: GameFlags, /) -> None:

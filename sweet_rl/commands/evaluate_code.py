@@ -43,10 +43,7 @@ class GradingFlags(Evaluation, SandboxFlags, Compatible, Regrade, FanOut, Quiet)
 @stage(
     "saved_path",
     helps={
-        "compat": "which grade becomes the reward: fixed (an answer sees its own helpers, imports and recursion) or published (compares with the paper's numbers).",
-        "fan_out": "local (this machine), or ray: a sandbox on each machine of a Ray cluster.",
-        "overwrite": "replace files of pairs, and a report of another file, when they exist.",
-        "regrade": "grade all rows again, also those that have a reward.",
+        "compat": "which grade becomes the reward: fixed (an answer sees its own helpers, imports and recursion) or published (compares with the paper's numbers)."
     },
     narrow={
         "compat": {"aliases": ("grading",), "formerly": (), "shown": "help"},

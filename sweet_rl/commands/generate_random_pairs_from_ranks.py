@@ -122,7 +122,6 @@ _OURS: Final = {"draws": "halves", "min_score": None, "margin": 0.0, "hard_negat
         "margin": "smallest difference of the two scores.",
         "tokenizer": "folder or name of the tokenizer whose end token closes the texts; needed for published files only.",
         "min_reward": "reward of a successful dialogue, for --twins.",
-        "seed": "of the draws and of the order.",
         "compat": "fixed, or published: its draws in its sequence of random numbers, ties and repetitions included.",
     },
 )

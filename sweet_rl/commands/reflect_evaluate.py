@@ -63,10 +63,7 @@ class MeasuringFlags(ReportPath, Overwriting, Quiet):
 )
 @reflect_stage(
     mode="test",
-    helps={
-        "report_path": "a .json file for settings and results; default none.",
-        "overwrite": "replace a report that exists.",
-    },
+    helps={"report_path": "a .json file for settings and results; default none."},
     narrow={"report_path": {"aliases": ("report",)}},
 )
 def evaluate(published: ReflectFlags, how: MeasuringFlags, own: Any, /, *checkpoints: str) -> None:
@@ -220,7 +217,6 @@ class EvaluateGptFlags(WorldName, Tasks, MaxTurns, Output, MaxFailed, Overwritin
         "world": "the world, by its name; also its published one.",
         "output": "folder of result.txt and result_episode.txt.",
         "tasks": "games: a list of the world, or a file; default those that the world is measured on.",
-        "overwrite": "begin again.",
         "compat": "fixed, or published: a reply is searched for anything that might be a label, a reply without one becomes a random action, and an episode counts by the return that is published for its world.",
         "teacher": "embedded (the expert: the ceiling), or openai: a model behind an OpenAI-compatible server.",
         "concurrency": "episodes in flight.",
@@ -399,10 +395,7 @@ class EnsembleLogsFlags(OutputDir, Overwriting, Compatible):
 @recorded("reflect ensemble_logs")
 @stage(
     defaults={"output_dir": "."},
-    helps={
-        "output_dir": "where the files go.",
-        "compat": "fixed, or published: its offsets, by which runs may overlap.",
-    },
+    helps={"compat": "fixed, or published: its offsets, by which runs may overlap."},
 )
 def ensemble_logs(flags: EnsembleLogsFlags, /, *runs: str) -> None:
     """Write RUN.json for each run: all its iterations, those of the runs that it went on from before them.

@@ -114,8 +114,6 @@ class PupilFlags(Iterations, OutputDir, Placement, Overwriting):
         "agent_model": "the scripted agent, one of the world's; default its first, where turns are rewarded.",
         "skill": "of an asker, how often it asks one of the best questions; default 1.",
         "iterations": "passes over the demonstrations; default 1 as published, for a tiny policy enough for 200 steps.",
-        "seed": "of weights, games and order.",
-        "overwrite": "throw away what output_dir holds.",
     },
     narrow={"world": {"aliases": ("env_name", "task_type")}},
     only={"skill": None, "device": None, "dtype": None},

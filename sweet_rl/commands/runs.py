@@ -101,9 +101,7 @@ class TaskFileFlags(OutputPath, Source, NumTasks, Seeded, Overwriting):
     "output_path",
     defaults={"num_tasks": 1000, "source": world_of(first_for("dialogue")).tasks.train},
     helps={
-        "source": "the list of a world, with its options after a colon; an unknown one gets an error that lists all.",
-        "num_tasks": "how many; the first ones of a larger number are the same.",
-        "seed": "another seed gives other tasks.",
+        "source": "the list of a world, with its options after a colon; an unknown one gets an error that lists all."
     },
 )
 def generate_tasks(flags: TaskFileFlags, /) -> None:

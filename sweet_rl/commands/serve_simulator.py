@@ -23,8 +23,6 @@ class SimulatorFlags(FaultProfile, Listening, WorldName, KeyVar, Quiet):
     helps={
         "world": "whose human is served: a world's name, or module:ATTRIBUTE.",
         "api_key_var": "environment variable with the key that clients must send; default: none is asked for.",
-        "seed": "decides about latencies and faults.",
-        "quiet": "print errors only.",
     },
 )
 def serve_simulator(flags: SimulatorFlags, /) -> None:
