@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sweet_rl.errors import DataError, no_such
+from sweet_rl.errors import no_such
 from sweet_rl.grading.code import WAYS, CodeGrader, Way
 from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.records import task_from_row
@@ -20,18 +20,10 @@ def code_evaluate(trajectories: Iterable[Mapping[str, Any]], *, grading: Way = "
     """
     if grading not in WAYS:
         raise no_such("way of grading", grading, WAYS)
-    played = [_played(row, number) for number, row in enumerate(trajectories, 1)]
+    played = []
+    for number, row in enumerate(trajectories, 1):  # of a row only what is graded is looked at
+        graded = {name: row["task"][name] for name in ("ground_truth", "test_cases") if name in row["task"]}
+        task = task_from_row({"problem_description": "", **graded}, path="trajectories", line=number)
+        played.append(Trajectory(task, (), row["answer"]))
     with Sandbox() as sandbox:
         return [score.value or 0.0 for score in CodeGrader(sandbox, grading=grading).grade(played)]
-
-
-def _played(row: Any, number: int) -> Trajectory:
-    """A row, of which only what is graded is looked at; `number` is its place, from 1."""
-    where: Any = {"path": "trajectories", "line": number}
-    if not isinstance(row, Mapping):
-        raise DataError("must be an object with task and answer", **where, value=row)
-    for name, kinds, what in (("task", Mapping, "an object"), ("answer", str | None, "a text or None")):
-        if name not in row or not isinstance(row[name], kinds):
-            raise DataError(f"must be {what}", **where, field=name, value=row.get(name))
-    graded = {name: row["task"][name] for name in ("ground_truth", "test_cases") if name in row["task"]}
-    return Trajectory(task_from_row({"problem_description": "", **graded}, **where), (), row["answer"])
