@@ -46,7 +46,11 @@ def load_config(name: str, overrides: Sequence[str], folder: str | None = None) 
             "with the packaged ones: `defaults: [default, _self_]` at its top."
         )
     config = _compose(name, ours, folder)
-    known = {**world_settings(config), **defaults}
+    world = None if config["env_name"] == _MISSING else world_of(str(config["env_name"]))
+    own = () if world is None else own_options(world)
+    known = {option.name: option.default for option in own if option.name != "place"} | {
+        **defaults
+    }  # env_load_path
     for key in (*(key for key, _ in typed), *config):
         if key not in known:
             if owners := owners_of(key):
@@ -64,14 +68,6 @@ def load_config(name: str, overrides: Sequence[str], folder: str | None = None) 
             raise UsageError(f"{key}=... is needed: {name!r} does not set it.")
         _check_kind(key, value, known[key])
     return config
-
-
-def world_settings(config: Mapping[str, Json]) -> dict[str, Json]:
-    """The options of the configured world that are settings under their own names, with their defaults."""
-    if config["env_name"] == _MISSING:
-        return {}
-    own = own_options(world_of(str(config["env_name"])))
-    return {option.name: option.default for option in own if option.name != "place"}  # env_load_path
 
 
 @cache

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from sweet_rl import tracking
 from sweet_rl.cli.progress import progress, run_until_stopped
@@ -17,12 +16,19 @@ from sweet_rl.flags import REQUIRED, flag
 from sweet_rl.flags.models import SERVED, Advantage, Critic, Tokenizer, WithoutHidden
 from sweet_rl.flags.shared import Continuing, Quiet, SavedPath, SaveSteps
 from sweet_rl.preferences.candidates import Candidates
-from sweet_rl.preferences.credit import WAYS, WHY, check_reference, credited, own_turns, summary, turn_digest
+from sweet_rl.preferences.credit import (
+    WAYS,
+    WHY,
+    check_reference,
+    credited,
+    facts_of,
+    own_turns,
+    summary,
+    turn_digest,
+)
 from sweet_rl.preferences.trajectory_pairs import twice
 from sweet_rl.records import read_rows, trajectories_from_rows
-from sweet_rl.runs.facts import identity_of
 from sweet_rl.runs.reading import trained_from
-from sweet_rl.types import Json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,12 +117,3 @@ def credit(flags: CreditFlags, scorers: ScorerFlags, /) -> None:
         print(f"{words[way]}: {scores['scores']} scores{mean}.")
         for reason, missing in scores["missing"].items():
             print(f"  {missing} have none: {WHY[reason]}.")
-
-
-def facts_of(flags: Any) -> dict[str, Json]:
-    """What decides about a score: a file may be continued only with the same. Models go by their content."""
-    return {
-        "critic": identity_of(str(flags.critic)),
-        "reference": None if flags.reference_model is None else identity_of(flags.reference_model),
-        "advantage": flags.advantage,
-    }

@@ -315,8 +315,15 @@ def evaluate_games(flags: GameFlags, /) -> None:
             by_task(lambda one: float(sum(isinstance(entry, AgentTurn) for entry in one.dialogue_history)))
         ),
     }
-    if won := by_task(_won):
-        numbers["won"] = share_over_tasks(won)
+
+    def won(one: Trajectory) -> float | None:
+        """Whether the goal was reached, where the world reports it."""
+        game = one.extra.get("game")
+        reached = game.get("won") if isinstance(game, Mapping) else None
+        return float(reached) if isinstance(reached, bool) else None
+
+    if goals := by_task(won):
+        numbers["won"] = share_over_tasks(goals)
     failed = sum(one.failed or (one.reward is None and one.error is not None) for one in file.trajectories)
     ungraded = rewards.count(None) - failed
     size = f"{len(rewards)} episodes, {len(file.groups)} tasks{repeats_words(k)}"
@@ -339,10 +346,3 @@ def evaluate_games(flags: GameFlags, /) -> None:
         saved_path, flags.report_path, report | {name: asdict(found) for name, found in numbers.items()}
     )
     file.write_pairs(flags, flags.margin, of="episodes")
-
-
-def _won(trajectory: Trajectory) -> float | None:
-    """Whether the goal was reached, where the world reports it."""
-    game = trajectory.extra.get("game")
-    won = game.get("won") if isinstance(game, Mapping) else None
-    return float(won) if isinstance(won, bool) else None

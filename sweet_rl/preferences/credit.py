@@ -21,6 +21,7 @@ from sweet_rl.preferences.candidates import Candidate, Candidates
 from sweet_rl.preferences.ranking import Encoding, Model, reduced
 from sweet_rl.preferences.trajectory_pairs import TurnKey, key_fields, key_of
 from sweet_rl.records import message_from_row, read_rows
+from sweet_rl.runs.facts import identity_of
 from sweet_rl.types import AgentTurn, Json, Message, Trajectory, digest
 
 Advantage = Literal["released", "paper"]
@@ -364,3 +365,12 @@ def _text(content: Json, name: str) -> Json:
                 repair="A critic reads texts: pictures cannot be shown to it here.",
             )
     return "".join(part["text"] for part in content)
+
+
+def facts_of(flags: Any) -> dict[str, Json]:
+    """What decides about a score: a file may be continued only with the same. Models go by their content."""
+    return {
+        "critic": identity_of(str(flags.critic)),
+        "reference": None if flags.reference_model is None else identity_of(flags.reference_model),
+        "advantage": flags.advantage,
+    }
