@@ -39,17 +39,9 @@ class ShownFlags(Pretrain, DataSettings):
         "dataset": "any file that training reads: dialogues, preference pairs, messages, prompts and completions.",
         "pretrain": "the model that would be trained; only its tokenizer and chat template are read.",
     },
-    without=(
-        *(
-            "dataset_probs",
-            "train_split",
-            "eval_split",
-            "apply_chat_template",
-            "image_processor",
-            "min_pixels",
-        ),
-        *("max_pixels", "max_samples", "eval_fraction"),
-    ),
+    without="""
+        dataset_probs train_split eval_split apply_chat_template image_processor min_pixels max_pixels max_samples eval_fraction
+    """.split(),
 )
 def show_tokens(flags: ShownFlags, /) -> None:
     """Show what training would learn from a file, and what the model reads before it.

@@ -91,12 +91,10 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
 
 @recorded(
     "simulate_interactions",
-    reads=tuple(
-        """
+    reads="""
         input_path agent_model tokenizer agent_prompt_path env_model user_prompt_path reflection_model
         reflection_prompt_path critic place
-    """.split()
-    ),
+    """.split(),
     prices=True,
 )
 @stage(

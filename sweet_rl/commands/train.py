@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -32,7 +32,7 @@ _PACKAGES: Final = frozenset({"torch", "transformers", "accelerate", "jinja2"}) 
 
 
 def training_stage(
-    *, helps: Mapping[str, str] | None = None, without: tuple[str, ...] = (), **defaults: Any
+    *, helps: Mapping[str, str] | None = None, without: Sequence[str] = (), **defaults: Any
 ) -> Callable[[Callable[..., None]], Stage]:
     """Make a stage of a function that trains."""
 
@@ -156,20 +156,10 @@ def train_dpo(settings: DPOSettings, /) -> None:
         "prompt_key": "of pairs, the field with the prompt; default: prompt in rows that have it, else the chosen side is a whole dialogue.",
         "chosen_key": "of pairs, the field that is imitated.",
     },
-    without=(
-        *(
-            "loss",
-            "mean_log_prob",
-            "beta",
-            "ipo",
-            "label_smoothing",
-            "nll_loss_coef",
-            "compat",
-            "rejected_key",
-        ),
-        *("dataset_probs", "train_split", "eval_split", "apply_chat_template"),
-        *("image_processor", "min_pixels", "max_pixels"),
-    ),
+    without="""
+        loss mean_log_prob beta ipo label_smoothing nll_loss_coef compat rejected_key dataset_probs train_split eval_split
+        apply_chat_template image_processor min_pixels max_pixels
+    """.split(),
 )
 def train_sft(settings: SFTSettings, /) -> None:
     """Fine-tune a model on the agent's messages, in dialogues or in single turns.
