@@ -33,10 +33,7 @@ class Env(Protocol):
         """Take the agent's raw text. After the end it changes nothing and returns no observation.
 
         The step that ends an episode says so by `terminated` or `truncated`; it may bring the world's last
-        words as an observation, which is not answered.
-
-        Raises:
-            EpisodeError: the episode cannot continue; recorded by the loop.
+        words as an observation, which is not answered. An `EpisodeError` is recorded by the loop.
         """
         ...
 
@@ -65,12 +62,7 @@ class Policy(Protocol):
     name: str
 
     async def act(self, observation: Observation) -> Generation:
-        """One turn.
-
-        Raises:
-            EpisodeError: this episode cannot continue (context full, request refused).
-            ServiceError: the run cannot continue; ends the run, which can be resumed.
-        """
+        """One turn; `EpisodeError` where this episode cannot continue, `ServiceError` where the run cannot."""
         ...
 
     async def close(self) -> None:

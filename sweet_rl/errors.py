@@ -114,14 +114,7 @@ def suggestion(word: str, known: Iterable[str], prefix: str = "") -> str:
 
 
 def no_such(what: str, name: object, known: Iterable[str], hint: str = "") -> UsageError:
-    """The error for an unknown name: it lists the known ones, and the most similar.
-
-    Args:
-        what: is not there, as in "world".
-        name: as it was given.
-        known: the names that there are.
-        hint: a sentence on what else may be meant.
-    """
+    """The error for an unknown name of `what` ("world"): it lists the known ones, and the most similar; then a hint."""
     names = list(known)
     meant = suggestion(str(name), names)
     text = f"There is no {what} {name!r}{meant}. Known: {', '.join(names) or 'none'}."

@@ -106,30 +106,26 @@ class Completion:
 
     `token_ids` and `logprobs` are aligned, include the end token when one was generated (the text does not),
     and are None where the engine returns none. Log-probabilities are natural, of the untempered model.
-    `thoughts` is what a server separated from the text; in other texts they may stand between tags
-    (`sweet_rl.thoughts`).
     """
 
     text: str
     token_ids: tuple[int, ...] | None = None
     logprobs: tuple[float, ...] | None = None
     finish_reason: FinishReason = FinishReason.OTHER
-    thoughts: str | None = None
+    thoughts: str | None = (
+        None  # separated by a server; else they may stand between tags (`sweet_rl.thoughts`)
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """A policy's turn: the exact prompt string its model was given, and the completion.
-
-    An agent that reflects first also returns what its reflection model was given and wrote; `failures` are
-    troubles on the way that did not keep it from acting.
-    """
+    """A policy's turn: the exact prompt string its model was given, and the completion."""
 
     input: str
     completion: Completion
-    reflection: str | None = None
+    reflection: str | None = None  # what a reflection model wrote before, and what it was given
     reflection_input: str | None = None
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[Failure, ...] = ()  # troubles on the way that did not keep it from acting
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +133,8 @@ class AgentTurn(Message):
     """An assistant message with exactly what the model was given and what it wrote.
 
     `content` is what the human and later prompts see; `output` is the raw text. They differ when the agent
-    thought aloud before `OUTPUT:`. `reward` is what the world gave for this turn, None where it
-    gives none. `reflection` is what a reflection model wrote before the agent acted, and `reflection_input`
-    what it was given. `thoughts` is what a thinking model thought: no part of `content`; `output` holds it
-    only where it is what the model wrote behind `input`, token for token.
+    thought aloud before `OUTPUT:`. `thoughts` are no part of `content`; `output` holds them only where it is what
+    the model wrote behind `input`, token for token.
     """
 
     input: str = ""
@@ -148,7 +142,7 @@ class AgentTurn(Message):
     token_ids: tuple[int, ...] | None = None
     logprobs: tuple[float, ...] | None = None
     finish_reason: FinishReason | None = None
-    reward: float | None = None
+    reward: float | None = None  # the world's for this turn; None where it gives none
     reflection: str | None = None
     reflection_input: str | None = None
     thoughts: str | None = None
@@ -191,25 +185,20 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What one action did.
-
-    `content` and `output` are the action as others see it and as it is kept (`AgentTurn`). `observation` is
-    what the agent sees next; at the end of the episode the world's last message, or None where there is
-    nothing. `reward` is None in worlds whose answers are graded afterwards. `answer` is what the agent handed
-    in. `failures` are troubles on the way that did not end the episode. `info` becomes further fields of the
-    row, the latest of each.
-    """
+    """What one action did; `content` and `output` are the action as others see it and as it is kept (`AgentTurn`)."""
 
     content: str
     output: str
-    observation: Observation | None
-    reward: float | None = None
+    observation: (
+        Observation | None
+    )  # what the agent sees next; at the end the world's last message, if there is one
+    reward: float | None = None  # None in worlds whose answers are graded afterwards
     terminated: bool = False
     truncated: bool = False
     stop_reason: StopReason | None = None
-    answer: str | None = None
-    failures: tuple[Failure, ...] = ()
-    info: Mapping[str, Json] = field(default_factory=dict)
+    answer: str | None = None  # what the agent handed in
+    failures: tuple[Failure, ...] = ()  # troubles on the way that did not end the episode
+    info: Mapping[str, Json] = field(default_factory=dict)  # further fields of the row, the latest of each
 
     @property
     def over(self) -> bool:
@@ -236,22 +225,20 @@ class UserReply:
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """One episode, finished. Its identity is `(task.task_id, sample_index)`.
-
-    `reward` is its grade, or the sum of the turns' rewards in a world that gives them (None if it failed).
-    `extra` carries every field of the row that has no name here (grades, test results, other people's).
-    """
+    """One episode, finished. Its identity is `(task.task_id, sample_index)`."""
 
     task: Task
     dialogue_history: tuple[Message, ...]
     answer: str | None
     sample_index: int = 0
     stop_reason: StopReason | None = None
-    reward: float | None = None
+    reward: float | None = None  # its grade, or the sum of the turns' rewards; None if it failed
     error: Failure | None = None
     failures: tuple[Failure, ...] = ()
     provenance: Mapping[str, Json] = field(default_factory=dict)
-    extra: Mapping[str, Json] = field(default_factory=dict)
+    extra: Mapping[str, Json] = field(
+        default_factory=dict
+    )  # fields of the row without a name here: grades, others'
 
     @property
     def key(self) -> tuple[str, int]:

@@ -51,17 +51,11 @@ _SPENDING = sorted(flags_of(Budget), key=lambda one: one.name != "prices")
 
 
 class StageEntry(NamedTuple):
-    """A stage in a list of stages.
+    """A stage in a list of stages."""
 
-    Attributes:
-        place: `module:function`; imported when the stage is asked for.
-        summary: a line for the list.
-        writes: patterns of the files that it writes, to say so where one is missing.
-    """
-
-    place: str
+    place: str  # `module:function`; imported when the stage is asked for
     summary: str
-    writes: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()  # patterns of the files that it writes, to say so where one is missing
 
 
 def written_by(path: Path, stages: Mapping[str, StageEntry]) -> str:
