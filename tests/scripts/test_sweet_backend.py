@@ -9,7 +9,6 @@ import pytest
 
 from sweet_rl.worlds import load_tasks
 from tests.conftest import ROOT, ran
-from tests.reflect_data.serving import talking
 from tests.tiny_models import save_tiny_llama
 from tests.training.pairs import write_dialogues
 
@@ -58,19 +57,6 @@ def offline(folder, tasks=None):
     return path
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.xdist_group("sweet_backend")
-def test_rejection_fine_tuning_runs_through(chain, tmp_path):
-    with (tmp_path / "config.sh").open("a") as config:
-        config.write("RFT_FLAGS=(--min_reward 1 --best_of_task)\n")
-    done = chain(METHOD="rft")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert run_of(done) == ["dialogues", "grades", "policy", "test", "report"]
-    assert (tmp_path / "out/policy/config.json").is_file()
-    other = chain(METHOD="best")
-    assert (other.returncode, other.stderr) == (2, "error: METHOD must be sweet or rft, got 'best'.\n")
-
-
 @pytest.fixture
 def chain(tmp_path):
     (tmp_path / "config.sh").write_text(CONFIG.format(root=ROOT))
@@ -97,56 +83,6 @@ def test_the_chain_runs_through_and_is_then_done(chain, tmp_path):
     assert again.returncode == 0, again.stderr
     assert re.findall(r"^\[\d/9\] (\w+): done$", again.stdout, re.MULTILINE) == STAGES
     assert "$" not in again.stdout
-
-    (tmp_path / "config.sh").write_text(CONFIG.format(root=ROOT) + "POLICY_FLAGS=(--beta 0)\n")
-    wrong = chain(NUM_PAIRS=2)
-    assert "stage policy (train_dpo): --beta must be positive" in wrong.stderr
-    (tmp_path / "config.sh").write_text(CONFIG.format(root=ROOT))
-    other = chain(NUM_PAIRS=2)
-    assert "pairs: num_pairs was 4, is 2: runs again" in other.stdout
-    assert run_of(other) == ["pairs", "policy", "test", "report"]
-    assert list((out / "replaced").glob("policy-*/policy/config.json"))
-
-
-@pytest.fixture
-def published(tmp_path):
-    """All that the published setting needs, in small: data, a model, eight GPUs by nvidia-smi, a launcher."""
-    data = tmp_path / "data"
-    (data / "backend_tasks").mkdir(parents=True)
-    rows = [json.dumps(task.row) + "\n" for task in load_tasks("mini:test", num_tasks=3)]
-    (data / "backend_tasks/test.jsonl").write_text("".join(rows))
-    offline(tmp_path).rename(data / "colbench_code_offline_15k_llama8b.jsonl")
-    (tmp_path / "bin").mkdir()
-    for name, says in (("deepspeed", ""), ("nvidia-smi", "printf '81559, 81000\\n%.0s' 1 2 3 4 5 6 7 8")):
-        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{says}\n")
-        (tmp_path / "bin" / name).chmod(0o755)
-    path, model = f"{tmp_path / 'bin'}:{os.environ['PATH']}", save_tiny_llama(tmp_path / "model")
-    small = {"PATH": path, "MODEL": model, "DATA_PATH": data, "NUM_TEST_TASKS": 3, "FLASH": ""}
-    small |= {"CUDA_VISIBLE_DEVICES": None}
-    config = ROOT / "configs/sweet/llama8b.sh"
-    return lambda **more: backend(config, tmp_path, AGENT="transformers", **small | more)
-
-
-def test_preflight_of_the_published_setting(published, tmp_path):
-    with talking(lambda _: "yes") as url:
-        where = {"HUMAN_PORT": url.rsplit(":", 1)[1].split("/")[0], "PREFLIGHT": "only"}
-        done = published(**where)
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert [line.split()[0] for line in done.stdout.splitlines()] == ["OK"] * 9, done.stdout
-        assert not list((tmp_path / "outputs/sweet_llama8b").glob("[!.]*"))
-
-        short = published(**where, NUM_TEST_TASKS=1000)
-        assert short.returncode == 1
-        assert "WRONG  tasks of test:" in short.stdout
-        assert "repair: --set stages.test.with.num_tasks=3, or the whole file" in short.stdout
-        assert short.stderr.startswith("error: 1 of the things that the run needs is wrong")
-    wrong = published(HUMAN_PORT=9, K=4, GPUS=16)
-    assert wrong.returncode == 1
-    assert "] $" not in wrong.stdout  # no stage was begun
-    assert "no multiple of 4" in wrong.stdout
-    assert "16 processes are to be launched, and there are 8 GPUs" in wrong.stdout
-    repair = "hostname and port of simulate_interactions, or there: configs/"
-    assert re.search(rf"WARN   human: .*\n       repair: {repair}", wrong.stdout)
 
 
 def planned(tmp_path, config, **more):
