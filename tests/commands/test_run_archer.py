@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from sweet_rl.commands import run_archer as archer
 from sweet_rl.commands.archer_config import CONFIGS, load_config
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.mini.backend.extras import Verdict, judge
-from sweet_rl.mini.frontend.agents import TargetDesigner
 from sweet_rl.online.loop import EpisodeFile, OnlineRun
 from sweet_rl.online.tiny_models import make_models
 from sweet_rl.policies.scripted import TeacherPolicy, as_answer
@@ -190,15 +188,6 @@ def test_what_an_episode_is_worth_rewards_its_last_turn(more, worth, tmp_path):
     assert all(row.reward == row.trajectory_reward and row.terminated for row in last)
 
 
-@pytest.mark.parametrize("human", ["auto", "some-model"])
-def test_messages_about_the_human_name_settings_and_no_flags(human, tmp_path, monkeypatch):
-    monkeypatch.setattr(archer, "HumanFlags", partial(archer.HumanFlags, server_wait_s=0))
-    told = [*options("archer_code", tmp_path), f"env_model={human}", "env_base_url=http://127.0.0.1:9/v1"]
-    with pytest.raises(ServiceError, match=r"named by env_base_url, its model by env_model;") as told_of:
-        archer.run("archer_code", told, None)
-    assert "--env" not in str(told_of.value) and "--hostname" not in str(told_of.value)
-
-
 def test_an_episode_whose_task_allows_no_grade_is_left_out_and_counted(tmp_path):
     good, bad = load_tasks("mini:easy:dev", num_tasks=2)
     rows = [good.row, {**bad.row, "ground_truth": "def total(:"}]
@@ -208,17 +197,6 @@ def test_an_episode_whose_task_allows_no_grade_is_left_out_and_counted(tmp_path)
     assert {game.reward for game in left_out} == {None}
     ((_, numbers),) = read_rows(tmp_path / "run/metrics.jsonl")
     assert (numbers["rollout.failed"], numbers["eval_rollout.failed"]) == (8 - len(played), 1)
-
-
-def test_pages_are_worth_how_like_the_wanted_ones_they_are(browser, tmp_path, monkeypatch):
-    (task,) = load_tasks("mini-web:test", num_tasks=1)
-    designer = TargetDesigner({task.task_id: task.hidden_information})
-    monkeypatch.setattr(Handing, "rollout_policy", lambda self, greedy: designer)
-    few = ["world=html", "rollout_size=2", "eval_freq=9", "iterations=1"]
-    learner, played = handed_in(tmp_path, [task.row], *few)
-    assert [game.reward for game in played] == [1.0, 1.0]
-    assert {row.trajectory_reward for row in learner.rows} == {1.0}
-    assert all((tmp_path / "run" / game.extra["target_image"]).is_file() for game in played)
 
 
 def test_another_configuration_is_refused_with_what_differs(tmp_path):
