@@ -72,42 +72,11 @@ _LATER = {
 _MODULES = ("errors", "records", "worlds")
 
 __all__ = [
-    "AgentTurn",
-    "Completion",
-    "Critic",
-    "Env",
-    "Generation",
-    "Message",
-    "Observation",
-    "Options",
-    "Policy",
-    "Score",
-    "StepResult",
-    "StopReason",
-    "Task",
-    "Trajectory",
-    "User",
-    "UserContext",
-    "UserReply",
-    "View",
-    "World",
-    "__version__",
-    "agrade",
-    "aplay",
-    "asimulate",
-    "compare",
-    "credit",
-    "errors",
-    "evaluate",
-    "grade",
-    "load_tasks",
-    "pairs",
-    "play",
-    "records",
-    "simulate",
-    "view",
-    "worlds",
-]
+    "AgentTurn", "Completion", "Critic", "Env", "Generation", "Message", "Observation", "Options", "Policy",
+    "Score", "StepResult", "StopReason", "Task", "Trajectory", "User", "UserContext", "UserReply", "View",
+    "World", "__version__", "agrade", "aplay", "asimulate", "compare", "credit", "errors", "evaluate",
+    "grade", "load_tasks", "pairs", "play", "records", "simulate", "view", "worlds",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

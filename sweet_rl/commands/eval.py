@@ -16,16 +16,8 @@ from sweet_rl import tracking
 from sweet_rl.cli.parse import Facets
 from sweet_rl.cli.progress import judge_failed, words_of
 from sweet_rl.cli.stage import built, recorded, stage
+from sweet_rl.commands import simulate_interactions as simulation
 from sweet_rl.commands.evaluate import grading_by
-from sweet_rl.commands.simulate_interactions import (
-    WORLD_OPTIONS,
-    PlayingFlags,
-    SimulationFlags,
-    planned,
-    simulate,
-    simulate_interactions,
-    tasks_of,
-)
 from sweet_rl.errors import ServiceError, UsageError, no_such
 from sweet_rl.evaluation.episodes import Episodes, read_episodes
 from sweet_rl.evaluation.report import Line, Report, lines_of, report_of
@@ -45,7 +37,7 @@ from sweet_rl.worlds import Options, agents_with, first_for, world_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvalFlags(PlayingFlags, Tasks, OutputDir, Regrade):
+class EvalFlags(simulation.PlayingFlags, Tasks, OutputDir, Regrade):
     """What is evaluated."""
 
     model: str = flag(
@@ -93,7 +85,7 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
     chosen = built(EvalFlags, flags)
     player = player_flags(chosen, built(PromptedFlags, flags))
     human = built(HumanFlags, flags).or_scripted(world_of(chosen.world))
-    facets: Facets = simulate_interactions.facets({**flags, **vars(player), **vars(human)})  # type: ignore[attr-defined]
+    facets: Facets = simulation.simulate_interactions.facets({**flags, **vars(player), **vars(human)})  # type: ignore[attr-defined]
     return facets
 
 
@@ -127,7 +119,7 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
         ),
     },
     facets=_facets,
-    options=WORLD_OPTIONS,
+    options=simulation.WORLD_OPTIONS,
 )
 def eval(flags: EvalFlags, agent: PromptedFlags, human: HumanFlags, options: Options, /) -> None:
     """Evaluate an agent: play the tasks, grade, report; one command, which resumes itself.
@@ -165,7 +157,7 @@ def run(flags: EvalFlags, cast: Cast) -> None:
     from sweet_rl.evaluation.page import report_page
 
     world, source = cast.world, flags.tasks or cast.world.tasks.test
-    tasks = tasks_of(source, flags.num_tasks, flags.sample_ids, world)
+    tasks = simulation.tasks_of(source, flags.num_tasks, flags.sample_ids, world)
     offered = {name: value for name, value in vars(cast.options).items() if name != "compat"}
     grading = grading_by(
         world,
@@ -175,19 +167,19 @@ def run(flags: EvalFlags, cast: Cast) -> None:
     folder = Path(flags.output_dir or Path("evals", _folder_name(flags, cast, source)))
     repair = f"Use what the first run in {str(folder)!r} had, or name another --output_dir."
 
-    def simulation(path: Path, *, anew: bool = True) -> SimulationFlags:
+    def playing(path: Path, *, anew: bool = True) -> simulation.SimulationFlags:
         """What plays in a file; `anew` does with it what the flags say of what it holds."""
         overwrite = flags.overwrite and anew
-        playing = {one.name: getattr(flags, one.name) for one in flags_of(PlayingFlags)}
+        shared = {one.name: getattr(flags, one.name) for one in flags_of(simulation.PlayingFlags)}
         kept = {"to_continue": path.exists() and not overwrite, "overwrite": overwrite, "max_failed": 1.0}
-        return SimulationFlags(input_path=source, output_path=str(path), **playing | kept)
+        return simulation.SimulationFlags(input_path=source, output_path=str(path), **shared | kept)
 
     def graded(one: Cast, path: Path, report: Path, name: str = "") -> dict[str, Json]:
         """Play what is missing, and what failed again, so often as is allowed; then what the world's stage reports."""
         for left in range(flags.retries, -1, -1):
-            wanted = simulation(path, anew=left == flags.retries)
+            wanted = playing(path, anew=left == flags.retries)
             try:
-                failed = simulate(
+                failed = simulation.simulate(
                     wanted, one, tasks, folder=folder, again="", name=name, repair=repair
                 ).missing
             except ServiceError as error:
@@ -215,7 +207,7 @@ def run(flags: EvalFlags, cast: Cast) -> None:
         scripted = replace(cast.agent, agent="scripted", agent_model=name)
         files[folder / "bounds" / f"{name}.jsonl"] = replace(cast, agent=scripted)
     for file, one in ({path: cast} | files).items():  # what is refused is refused before anything is written
-        with planned(simulation(file), one, tasks, repair=repair):
+        with simulation.planned(playing(file), one, tasks, repair=repair):
             pass
     known = dict(_floors(graded(cast, path, folder / GRADING)))
     found = read_episodes(path, world)

@@ -32,21 +32,8 @@ from sweet_rl.flags.shared import (
     SavedPath,
     Seeded,
 )
+from sweet_rl.preferences import step_pairs
 from sweet_rl.preferences.candidates import Candidates, candidates_from_rows
-from sweet_rl.preferences.step_pairs import (
-    draw_pairs,
-    draw_singles,
-    hard_negatives,
-    margin_of,
-    pair_row,
-    published_draws,
-    right_pairs,
-    shown_pairs,
-    succeeded,
-    twin,
-    twins_of,
-    why_unusable,
-)
 from sweet_rl.records import load_trajectories, read_rows, replace_file, replace_rows, trajectories_from_rows
 from sweet_rl.runs import new_file
 from sweet_rl.types import Json, digest
@@ -148,25 +135,32 @@ def generate_random_pairs_from_ranks(flags: StepPairFlags, /) -> None:
     end_tokens = _end_tokens(rows, flags.tokenizer, flags.input_path)
     rng = random.Random(flags.seed)
     if flags.published:
-        drawn = published_draws(rows, flags.num_pairs, rng, get_sft=flags.get_sft, path=flags.input_path)
+        drawn = step_pairs.published_draws(
+            rows, flags.num_pairs, rng, get_sft=flags.get_sft, path=flags.input_path
+        )
     elif flags.get_sft:
-        drawn = [draw_singles(row, flags.num_pairs, rng) for row in rows]
+        drawn = []
+        for row in rows:  # both sides are one candidate, of which no text comes twice
+            texts = [candidate.text for candidate in row.candidates]
+            places = [place for place, text in enumerate(texts) if texts.index(text) == place]
+            singles = rng.sample(places, min(flags.num_pairs, len(places)))
+            drawn.append([step_pairs.StepPair(place, place) for place in singles])
     else:
-        drawn = [draw_pairs(row, flags.num_pairs, rng, **flags.rule) for row in rows]
+        drawn = [step_pairs.draw_pairs(row, flags.num_pairs, rng, **flags.rule) for row in rows]
     pairs: list[dict[str, Json]] = [
-        pair_row(row, pair, end_token=end, no_prompt=flags.no_prompt, published=flags.published)
+        step_pairs.pair_row(row, pair, end_token=end, no_prompt=flags.no_prompt, published=flags.published)
         for row, end, row_pairs in zip(rows, end_tokens, drawn, strict=True)
         for pair in row_pairs
     ]
     if not pairs:
         raise UsageError(
-            f"No row of {flags.input_path!r} gives a pair: {why_unusable(rows, **flags.rule)}. Sample more "
+            f"No row of {flags.input_path!r} gives a pair: {step_pairs.why_unusable(rows, **flags.rule)}. Sample more "
             "candidates (--best_of_n), or at a higher temperature."
         )
     guards: list[dict[str, Json]] = []
     for row, end, row_pairs in zip(rows, end_tokens, drawn, strict=True) if flags.hard_negatives else ():
         more: dict[str, Any] = {"end_token": end, "no_prompt": flags.no_prompt}
-        guards += hard_negatives(row, row_pairs, flags.hard_negatives, rng, **more)
+        guards += step_pairs.hard_negatives(row, row_pairs, flags.hard_negatives, rng, **more)
     if flags.twins:
         held, wanted = _twins(rows, end_tokens, flags), round(flags.twins * len(pairs))
         if len(held) < wanted:
@@ -181,14 +175,17 @@ def generate_random_pairs_from_ranks(flags: StepPairFlags, /) -> None:
     without = [row for row, row_pairs in zip(rows, drawn, strict=True) if not row_pairs]
     print(f"{len(pairs)} pairs of {len(rows) - len(without)} turns are in {flags.output_path}.")
     if without:
-        print(f"{len(without)} turns gave none: {why_unusable(without, **flags.rule)}.")
+        print(f"{len(without)} turns gave none: {step_pairs.why_unusable(without, **flags.rule)}.")
     for kind, count in Counter(row["guard"] for row in guards).items():
         print(f"{count} rows of {kind}s are among them.")
     if flags.get_sft:
         return
-    margins = [margin_of(row, pair) for row, row_pairs in zip(rows, drawn, strict=True) for pair in row_pairs]
+    margins = []
+    for row, row_pairs in zip(rows, drawn, strict=True):
+        scores = [score or 0.0 for score in row.scores or ()]
+        margins += [scores[pair.chosen] - scores[pair.rejected] for pair in row_pairs]
     print(f"Scores of a pair differ by {fmean(margins):.3g} in the mean.")
-    if judge is not None and (found := right_pairs(rows, drawn, judge)):
+    if judge is not None and (found := step_pairs.right_pairs(rows, drawn, judge)):
         total = sum(found)
         print(
             f"By the oracle of {flags.oracle_of}, {found.right / total:.1%} of the pairs are right, "
@@ -205,9 +202,9 @@ def _twins(
     least = 1.0 if flags.min_reward is None else flags.min_reward
     if flags.twins_from is None:
         found = [
-            twin(row, end_token=end, no_prompt=flags.no_prompt)
+            step_pairs.twin(row, end_token=end, no_prompt=flags.no_prompt)
             for row, end in zip(rows, end_tokens, strict=True)
-            if succeeded(row, least)
+            if step_pairs.succeeded(row, least)
         ]
         held = [one for one in found if one is not None]
     else:
@@ -215,7 +212,7 @@ def _twins(
             one
             for trajectory in load_trajectories(flags.twins_from)
             if trajectory.reward is not None and trajectory.reward >= least
-            for one in twins_of(trajectory, end_token=end_tokens[0], no_prompt=flags.no_prompt)
+            for one in step_pairs.twins_of(trajectory, end_token=end_tokens[0], no_prompt=flags.no_prompt)
         ]
     if not held:
         raise UsageError(
@@ -287,7 +284,7 @@ def picture_pairs(flags: PicturePairFlags, /) -> None:
 
         shown |= asyncio.run(_rendered(missing, output, flags))
     targets = [shown[task.ground_truth] for task in tasks]
-    rows = shown_pairs(read_rows(flags.pairs_path), trajectories, targets, path=flags.pairs_path)
+    rows = step_pairs.shown_pairs(read_rows(flags.pairs_path), trajectories, targets, path=flags.pairs_path)
     tracking.writes(output)
     replace_rows(output, rows)
     print(f"{len(rows):,} pairs are in {output}.")

@@ -100,12 +100,6 @@ def draw_pairs(
     return rng.sample(list(first.values()), min(count, len(first)))
 
 
-def margin_of(row: Candidates, pair: StepPair) -> float:
-    """By how much the score of the chosen candidate is larger."""
-    scores = row.scores or ()
-    return (scores[pair.chosen] or 0.0) - (scores[pair.rejected] or 0.0)
-
-
 Judge = Callable[[str, Sequence[Message], str], bool | None]
 """A world's oracle (`World.scores.good_turn`), of hidden solution, dialogue before the turn, and turn."""
 
@@ -130,13 +124,6 @@ def right_pairs(
             if None not in good:
                 counts[bool(good[0]) - bool(good[1])] += 1
     return RightPairs(counts[1], counts[-1], counts[0]) if counts else None
-
-
-def draw_singles(row: Candidates, count: int, rng: random.Random) -> list[StepPair]:
-    """Random candidates as both sides of a pair: data for fine-tuning through a trainer that wants pairs."""
-    texts = [candidate.text for candidate in row.candidates]
-    places = [i for i, text in enumerate(texts) if texts.index(text) == i]
-    return [StepPair(place, place) for place in rng.sample(places, min(count, len(places)))]
 
 
 def published_draws(

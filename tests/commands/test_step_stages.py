@@ -272,6 +272,13 @@ def test_draws_guards_and_what_an_oracle_says(tmp_path, capsys):
         source, output, twins=0.5, twins_from=tmp_path / "graded.jsonl", overwrite=True
     )
     assert [row["prompt"] for row in rows_of(output) if "guard" in row] == ["J:"]
+    twice = tmp_path / "twice.jsonl"
+    replace_rows(twice, [row | {"additional_outputs": ["a", "b", "a", "b"]} for row in rows])
+    generate_random_pairs_from_ranks(twice, output, get_sft=True, num_pairs=9, overwrite=True)
+    assert (
+        sorted((row["chosen"], row["rejected"]) for row in rows_of(output))
+        == [("a<e>",) * 2, ("a<e>",) * 2] + [("b<e>",) * 2] * 2
+    )
     for flags, words in (
         ({"twins_from": "graded.jsonl"}, "--twins_from says where"),
         ({"draws": "best", "compat": "published"}, "--draws best is not published"),

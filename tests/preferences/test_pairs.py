@@ -14,11 +14,9 @@ from sweet_rl.preferences.step_pairs import (
     best,
     dialogue_hard_negatives,
     draw_pairs,
-    draw_singles,
     earlier_turns,
     halves,
     hard_negatives,
-    margin_of,
     pair_row,
     published_draws,
     right_pairs,
@@ -70,7 +68,6 @@ def test_the_draws_decide_which_pairs_there_are():
     assert allowed_pairs(row, min_score=0.3) == [(3, 0), (3, 1)]
     assert allowed_pairs(row, min_score=9.1) == []
     assert "1 of 1 rows have no score of --min_score 9.1 or more" in why_unusable([row], min_score=9.1)
-    assert margin_of(row, StepPair(3, 1)) == pytest.approx(8.9)
 
 
 def test_an_oracle_says_how_many_pairs_are_right():
@@ -114,11 +111,6 @@ def test_draws_are_uniform():
             counts[pair] += 1
     assert all(900 < count < 1100 for count in counts.values())
     assert len(counts) == 4
-
-
-def test_singles():
-    row = ranked(["a", "b", "a"], [0.0, 1.0, 2.0])
-    assert sorted(draw_singles(row, 8, random.Random(0))) == [(0, 0), (1, 1)]
 
 
 def test_rows_close_with_the_end_token_unless_they_were_cut():
