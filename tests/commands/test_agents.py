@@ -6,7 +6,7 @@ import pytest
 
 from sweet_rl.chat.reflect_format import ANALYSE_MARKER
 from sweet_rl.commands.simulate_interactions import simulate_interactions
-from sweet_rl.errors import ServiceError, UsageError
+from sweet_rl.errors import UsageError
 from sweet_rl.records import read_rows
 from tests.reflect_data.serving import talking
 
@@ -151,25 +151,6 @@ def test_a_model_that_drives_sees_the_present_alone(tmp_path):
         assert [message["role"] for message in request["messages"]] == ["system", "user"]
         assert request["messages"][1]["content"] == text
     assert len({request["seed"] for request in asked}) == len(asked)
-
-
-@pytest.mark.parametrize("dead", ["agent", "reflection"])
-def test_a_dead_server_is_told_by_the_flags_of_its_own_model(tmp_path, dead):
-    with talking(lambda _: "0") as gone:
-        pass
-    with talking(lambda _: "0") as alive, pytest.raises(ServiceError, match="No server answers") as caught:
-        simulated(
-            tmp_path,
-            "dangerous_taxi",
-            request_attempts=1,
-            server_wait_s=0,
-            agent_model="m",
-            agent_base_url=gone if dead == "agent" else alive,
-            reflection_model="m",
-            reflection_base_url=gone if dead == "reflection" else alive,
-        )
-    assert f"--{dead}_base_url names the server, --{dead}_model its model." in str(caught.value)
-    assert "serve_simulator" not in str(caught.value)
 
 
 PLAY = {

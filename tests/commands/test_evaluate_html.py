@@ -247,11 +247,7 @@ def test_dialogues_that_cannot_stand_in_a_pair_are_counted(tmp_path, capsys):
     ("flags", "message"),
     [
         ({"metric": "clip"}, "--clip_model"),
-        ({"metric": "beauty"}, "--metric"),
-        ({"k": 0}, "--k"),
         ({"margin": 0.0}, "--margin"),
-        ({"long_page": "all"}, "--long_page"),
-        ({"browser": "lynx"}, "--browser"),
         ({"viewport": "wide"}, "--viewport"),
     ],
 )

@@ -252,26 +252,6 @@ def test_floors_and_ceiling(agent, tasks, tmp_path, renderer):
         assert (tmp_path / rows[0].answer).read_bytes() == target.read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ({"task_type": "pages"}, "Known: code, html, guess_my_city"),
-        ({"port": 8000}, "no server offers that"),
-        ({"image_url": "gif"}, "--image_url must be png, jpeg or vllm"),
-        ({"compat": "new"}, "--compat must be fixed or published"),
-        ({"viewport": "big"}, "--viewport must be"),
-        ({"agent": "scripted", "agent_model": "oracle"}, "for --world html 'oracle'. Known: improver,"),
-        ({"task_type": "code", "render_cache": None}, "add --world html"),
-        ({"input_path": "mini:test"}, "holds no web pages"),
-    ],
-)
-def test_what_it_refuses(flags, message, tasks, tmp_path, renderer):
-    flags = dict(flags)
-    with pytest.raises(UsageError, match=message):
-        simulate(flags.pop("input_path", tasks), tmp_path / "out.jsonl", **flags)
-    assert not (tmp_path / "out.jsonl").exists()
-
-
 def test_pictures_of_another_run_are_not_drawn_over(tasks, tmp_path, renderer):
     folder = tmp_path / "pictures"
     folder.mkdir()
