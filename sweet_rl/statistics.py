@@ -12,6 +12,7 @@ import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from random import Random
 from statistics import NormalDist, fmean, stdev
 from typing import Final, TypeVar
 
@@ -20,6 +21,10 @@ Key = TypeVar("Key")
 
 Z: Final = 1.959964
 """97.5th percentile of the normal distribution."""
+
+DRAWS: Final = 10_000
+_MOST_DRAWN: Final = 5_000_000
+"""Resamples of a bootstrap, and values drawn for all of them at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,11 +183,18 @@ class Difference:
 
 
 def difference(
-    ours: Tasks, theirs: Tasks, *, among: int = 1, low: float | None = None, high: float | None = None
+    ours: Tasks,
+    theirs: Tasks,
+    *,
+    among: int = 1,
+    bootstrap: bool = False,
+    low: float | None = None,
+    high: float | None = None,
 ) -> Difference:
     """Compare two agents task by task: the same tasks in the same order, at least one.
 
     `among` so many comparisons all intervals are right together with 95 % (Bonferroni); they end at `low` and `high`.
+    `bootstrap`: the interval is a paired bootstrap's over tasks, not Student's, where not all tasks differ by the same.
     """
     each = [round(fmean(one) - fmean(other), 12) for one, other in zip(ours, theirs, strict=True)]
     found = mean_of(each, among=among, low=low, high=high)
@@ -190,6 +202,9 @@ def difference(
     test, p = "t", None
     if found.error:
         p = max(0.0, 1 - _within(abs(found.mean) / found.error, len(each) - 1))
+        if bootstrap:
+            ends = bootstrapped(each, among=among)
+            found = replace(found, low=ends[0], high=ends[1])
     elif found.error == 0:
         test, p = "sign", mcnemar(wins, losses)
     if all(len(task) == 1 and task[0] in {0, 1} for task in (*ours, *theirs)):
@@ -209,6 +224,17 @@ def mcnemar(only_ours: int, only_theirs: int) -> float:
         return min(1.0, 2 * math.fsum(math.exp(log - number * math.log(2)) for log in log_of))
     tail = sum(math.comb(number, place) for place in range(fewer + 1))
     return min(1.0, float(2 * tail / 2**number))
+
+
+def bootstrapped(
+    values: Sequence[float], *, among: int = 1, draws: int = DRAWS, seed: int = 0
+) -> tuple[float, float]:
+    """The percentile interval of a mean over tasks, by so many draws (of very many values by fewer); see `difference`."""
+    random, number = Random(seed), len(values)
+    draws = max(1000, min(draws, _MOST_DRAWN // number))
+    means = sorted(fmean(random.choices(values, k=number)) for _ in range(draws))
+    outside = 0.025 / among
+    return means[int(outside * draws)], means[min(draws - 1, math.ceil((1 - outside) * draws) - 1)]
 
 
 # ---- Student's t

@@ -156,6 +156,23 @@ def test_help_is_short_and_help_all_is_whole():
 
 
 @pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("sweet-rl train_d", ["train_dpo"]),
+        ("sweet-rl train_dpo --zero", ["--zero_stage"]),
+        ("sweet-rl train_dpo --attention fl", ["flex_attention", "flash_attention_2"]),
+        ("sweet-rl reflect p", ["plot"]),
+        ("sweet-rl ref", ["reflect"]),
+    ],
+)
+def test_shells_complete_stages_flags_and_choices(line, found, monkeypatch):
+    monkeypatch.setenv("COMP_LINE", line)
+    assert called("--complete").stdout.split() == found
+    assert called("--completion", "bash").stdout.startswith("complete -o default")
+    assert called("--completion", "tcsh").returncode == 2
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["simulate_interaction"], "did you mean simulate_interactions?"),

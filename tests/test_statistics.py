@@ -12,6 +12,7 @@ from statsmodels.stats.contingency_tables import mcnemar as their_mcnemar
 from statsmodels.stats.proportion import proportion_confint
 
 from sweet_rl.statistics import (
+    bootstrapped,
     difference,
     mcnemar,
     mean_of,
@@ -182,7 +183,7 @@ def test_differences_that_are_all_the_same_by_hand():
     alike = difference([[1.0], [0.0]] * 2, [[1.0], [0.0]] * 2, low=-1, high=1)
     assert (alike.low, alike.high) == pytest.approx((-0.4899, 0.4899), abs=1e-4)
     assert (alike.p, alike.test, alike.sign) == (1, "McNemar", 0)
-    found = difference([[0.5]] * 4, [[0.25]] * 4, low=-1, high=1)
+    found = difference([[0.5]] * 4, [[0.25]] * 4, low=-1, high=1, bootstrap=True)
     assert (found.low, found.high) == pytest.approx((0.25 - 1.25 * 0.4899, 0.25 + 0.75 * 0.4899), abs=1e-4)
     assert (found.p, found.test, found.sign) == (2 / 16, "sign", 0)
     found = difference([[4.0]] * 8, [[3.0]] * 8)  # returns, which have no bounds
@@ -209,6 +210,22 @@ def test_mcnemar_of_many_pairs():
         assert mcnemar(*pair) == pytest.approx(
             stats.binomtest(min(pair), sum(pair)).pvalue if sum(pair) else 1.0, rel=1e-6
         )
+
+
+def test_a_bootstrap_is_near_scipys_and_the_same_every_time():
+    random = Random(3)
+    values = [random.gauss(0.1, 1) for _ in range(200)]
+    ours = bootstrapped(values)
+    theirs = stats.bootstrap(
+        (values,), np.mean, method="percentile", n_resamples=10_000, rng=0
+    ).confidence_interval
+    assert ours == pytest.approx(tuple(theirs), abs=0.01)
+    assert ours == bootstrapped(values)
+    wide = bootstrapped(values, among=10)
+    assert wide[0] < ours[0] < ours[1] < wide[1]
+    pairs = [[value] for value in values]
+    found = difference(pairs, [[0.0]] * 200, bootstrap=True)
+    assert (found.low, found.high) == pytest.approx(ours, abs=1e-9)
 
 
 def test_students_t_is_scipys():

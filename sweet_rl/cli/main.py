@@ -16,7 +16,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NoReturn
 
-from sweet_rl.cli.parse import flags_here, in_front, read, values_of
+from sweet_rl.cli.parse import flags_here, in_front, read, stage_flags, values_of
 from sweet_rl.cli.process import Inert, configure_process, inert
 from sweet_rl.cli.stage import typed_here
 from sweet_rl.errors import BudgetSpent, SweetRLError, UsageError, no_such, suggestion
@@ -110,6 +110,14 @@ def main() -> None:
 
         print(__version__)
         sys.exit(0)
+    if arguments[0] == "--completion":
+        if (shell := "".join(arguments[1:])) not in SHELLS:
+            _die(str(no_such("completion for the shell", shell, SHELLS)), 2)
+        print(SHELLS[shell])
+        sys.exit(0)
+    if arguments[0] == "--complete":
+        print("\n".join(candidates(os.environ.get("COMP_LINE", ""))))
+        sys.exit(0)
     two = " ".join(arguments[:2]).replace("-", "_")
     known = COMMANDS if arguments[0].replace("-", "_") in COMMANDS or two in COMMANDS else stages()
     groups = {name.partition(" ")[0] for name in known if " " in name}
@@ -179,10 +187,40 @@ def _overview(group: str = "") -> str:
     width = max(map(len, shown))
     lines = [f"  {name:<{width}}  {summary}" for name, summary in shown.items()]
     lines += ["", "sweet-rl STAGE --help explains a stage's flags, --help-all every one of them."]
+    lines += ["sweet-rl --completion bash (or zsh, or fish) prints completion for a shell."]
     if sys.platform != "linux":
         limits = "grading code and rendering pages, which need Linux (docs/install.md)"
         lines.append(f"On {sys.platform} all works but {limits}.")
     return "\n".join(["usage: sweet-rl STAGE [--flags]", "", *lines])
+
+
+_BASH: Final = "complete -o default -C 'sweet-rl --complete' sweet-rl"
+SHELLS: Final = {
+    "bash": _BASH,
+    "zsh": f"autoload -U bashcompinit && bashcompinit && {_BASH}",
+    "fish": "complete -c sweet-rl -a '(env COMP_LINE=(commandline -cp) sweet-rl --complete)'",
+}
+"""What makes a shell ask for `candidates`: `eval "$(sweet-rl --completion bash)"`."""
+
+
+def candidates(line: str) -> list[str]:
+    """What the last word of a line may become: a stage, one of its flags, or a choice of the flag before."""
+    *before, last = line.split(" ")[1:] or [""]
+    before = [word for word in before if word]
+    name = next((one for one in stages() if before[: len(one.split())] == one.split()), None)
+    if name is None:
+        following = {
+            one.split()[len(before)] for one in stages() if one.split()[:-1][: len(before)] == before
+        }
+        return sorted(word for word in following if word.startswith(last))
+    flags = [one for one in stage_flags(load(name)) if one.shown != "never" and not one.many]
+    asked = [one for one in flags if before[-1] == f"--{one.name}" and one.kind is not bool]
+    found = (
+        [str(choice) for one in asked for choice in one.choices]
+        if asked
+        else [f"--{one.name}" for one in flags]
+    )
+    return [word for word in found if word.startswith(last)]
 
 
 def _die(message: str, status: int) -> NoReturn:

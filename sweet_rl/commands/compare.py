@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from sweet_rl import tracking
 from sweet_rl.cli.stage import recorded, stage
@@ -23,6 +24,9 @@ class CompareFlags(Overwriting):
     html: str | None = flag(
         None,
         "also write a page with dialogues side by side, such as comparison.html, and its numbers as JSON beside it (.json).",
+    )
+    interval: Literal["student", "bootstrap"] = flag(
+        "student", "of differences: Student's over tasks, or a paired bootstrap's over tasks."
     )
     dialogues: int = flag(
         12,
@@ -86,7 +90,7 @@ def compare(flags: CompareFlags, /, *runs: str) -> None:
             )
         print(comparison.trainings_text(trained, labels_of([str(one.path) for one in trained])))
         return
-    result, text = comparison.compared(played, force=flags.force), ""
+    result, text = comparison.compared(played, interval=flags.interval, force=flags.force), ""
     if page is not None:  # before the table: who reads its first lines alone has the page all the same
         made = {"made": now()[:10], "command": tracking.command() or ""}
         html = comparison_page(result, **made, dialogues=flags.dialogues)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from sweet_rl import tracking
 from sweet_rl.cli.parse import Facets
@@ -59,6 +59,9 @@ class PlayingFlags(WorldName, Repeated, BatchSize, MaxFailed, Seeded, Resumable)
 class SimulationFlags(Files, PlayingFlags):
     """Inputs and outputs."""
 
+    retry: Literal["failed", "none"] = flag(
+        "failed", "with to_continue: failed (play episodes that failed again) or none.", shown="all"
+    )
     train: bool = flag(
         False, "accepted for the published command line; has no effect there either.", shown="never"
     )
@@ -160,7 +163,14 @@ def planned(
     settings = cast.settings()
     episodes = schedule(tasks, flags.repeats, seed=flags.seed)
     with open_journal(flags.output_path, to_continue=flags.to_continue, overwrite=flags.overwrite) as journal:
-        todo = plan(episodes, journal.rows, settings=settings, path=flags.output_path, repair=repair)
+        todo = plan(
+            episodes,
+            journal.rows,
+            settings=settings,
+            path=flags.output_path,
+            retry_failed=flags.retry == "failed",
+            repair=repair,
+        )
         if not (journal.rows or flags.overwrite or flags.to_continue):
             cast.options.check_place()
         journal.rows.clear()

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from sweet_rl.errors import UsageError
 from sweet_rl.evaluation.episodes import Episode, Episodes, read_episodes
@@ -33,6 +33,8 @@ _SHOWN: Final = 3  # tasks that are named in a warning
 _MOST: Final = 10  # and in the table
 _BINS: Final = 8  # ranges of turns at most
 FORMAT = "sweet_rl.compare/1"
+
+IntervalWay = Literal["student", "bootstrap"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +242,7 @@ class Comparison:
     labels: Sequence[str]  # short names of them
     pairings: Sequence[Pairing]  # one for each other run
     warnings: Sequence[str] = ()  # why the numbers might not be comparable
+    interval: str = "student"
     failed: Sequence[int] = ()  # episodes that failed, of each run
 
     def __str__(self) -> str:
@@ -255,10 +258,13 @@ class Comparison:
             for label, one, failed in zip(self.labels, self.sources, self.failed, strict=True)
         ]
         pairings = [asdict(each) | {"other": self.labels[each.other]} for each in self.pairings]
-        return {"format": FORMAT, "runs": runs, "warnings": list(self.warnings), "pairings": pairings}
+        said = {"interval": self.interval, "warnings": list(self.warnings)}
+        return {"format": FORMAT, "runs": runs, **said, "pairings": pairings}
 
 
-def compared(sources: Sequence[Source], *, force: bool = False) -> Comparison:
+def compared(
+    sources: Sequence[Source], *, interval: IntervalWay = "student", force: bool = False
+) -> Comparison:
     """Compare the first run with each of the others; `force` compares what unlike ones share, with warnings."""
     if len(sources) < 2:
         raise UsageError("Name at least two runs to compare.")
@@ -279,12 +285,14 @@ def compared(sources: Sequence[Source], *, force: bool = False) -> Comparison:
                 f"{str(source.path)!r} has no rewards: `sweet-rl evaluate {source.path}` grades it."
             )
     several = enumerate(others, start=1)
-    pairings = [_pairing(first, other, place, measures, len(others)) for place, other in several]
+    pairings = [_pairing(first, other, place, measures, interval, len(others)) for place, other in several]
     failed = [sum(one.failed for one in source.episodes.episodes) for source in sources]
-    return Comparison(sources, labels, pairings, [*warnings, *unknown(named)], failed)
+    return Comparison(sources, labels, pairings, [*warnings, *unknown(named)], interval, failed)
 
 
-def _pairing(first: Source, other: Source, place: int, measures: Sequence[Measure], among: int) -> Pairing:
+def _pairing(
+    first: Source, other: Source, place: int, measures: Sequence[Measure], interval: IntervalWay, among: int
+) -> Pairing:
     ours, theirs = first.episodes.episodes, other.episodes.episodes
 
     def rows(name: str, measure: Measure, ours: ByTask, theirs: ByTask) -> Iterator[Row]:
@@ -293,8 +301,8 @@ def _pairing(first: Source, other: Source, place: int, measures: Sequence[Measur
         if both:
             mine, yours = {task: ours[task] for task in both}, {task: theirs[task] for task in both}
             low, high = (None, None) if measure.unit == "number" else (-1.0, 1.0)
-            values = list(mine.values()), list(yours.values())
-            found = difference(*values, among=among, low=low, high=high)
+            values, drawn = (list(mine.values()), list(yours.values())), interval == "bootstrap"
+            found = difference(*values, among=among, bootstrap=drawn, low=low, high=high)
             means = measure.estimate(mine), measure.estimate(yours)
             yield Row(name, measure.unit, measure.better, *means, found)
 
@@ -391,7 +399,8 @@ def _lines(found: Comparison, pairing: Pairing) -> Iterator[str]:
     ours, theirs = found.labels[0], found.labels[pairing.other]
     yield f"{headline(found, pairing)}."
     yield ""
-    head = ("", ours, theirs, "difference", "95 % interval", "p", "test", "wins", "losses", "ties")
+    interval = "95 % interval" + (" (bootstrap)" if found.interval == "bootstrap" else "")
+    head = ("", ours, theirs, "difference", interval, "p", "test", "wins", "losses", "ties")
     yield from aligned([head, *(_cells(row) for row in pairing.rows)])
     if pairing.families:
         yield ""

@@ -14,7 +14,7 @@ from typing import get_args
 
 from sweet_rl.chat import TokenizerChat
 from sweet_rl.errors import DataError, UsageError, missing_package, no_such
-from sweet_rl.evaluation.comparison import Comparison, Source, compared, opened
+from sweet_rl.evaluation.comparison import Comparison, IntervalWay, Source, compared, opened
 from sweet_rl.evaluation.episodes import episodes_of
 from sweet_rl.interface.parts import check_kinds, check_whole, episodes_in, in_words_of_python
 from sweet_rl.interface.sync import in_thread
@@ -317,18 +317,23 @@ def view(
     return View(out, height)
 
 
-def compare(*runs: str | Path | Iterable[Trajectory], force: bool = False) -> Comparison:
+def compare(
+    *runs: str | Path | Iterable[Trajectory], interval: IntervalWay = "student", force: bool = False
+) -> Comparison:
     """Compare the first run with each other one, task by task; what `sweet-rl compare` prints.
 
     Args:
         runs: files of trajectories, folders of `sweet-rl eval`, or graded trajectories.
+        interval: of differences: "student" or "bootstrap", over tasks.
         force: compare what runs share, although they are of other tasks, humans, rules or graders.
 
     Raises:
         UsageError: fewer than two runs; they cannot be compared, or are trainings.
         DataError: a file is broken.
     """
-    return compared([_source(place, run) for place, run in enumerate(runs)], force=force)
+    if interval not in get_args(IntervalWay):
+        raise no_such("interval", interval, get_args(IntervalWay))
+    return compared([_source(place, run) for place, run in enumerate(runs)], interval=interval, force=force)
 
 
 def _source(place: int, run: str | Path | Iterable[Trajectory]) -> Source:

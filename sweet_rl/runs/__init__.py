@@ -81,11 +81,12 @@ def plan(
     *,
     settings: Settings,
     path: str | Path,
+    retry_failed: bool = True,
     repair: str = HOW_TO_MIX,
 ) -> Run:
     """Compare the rows on disk with the plan.
 
-    An episode that failed is played again. Its row stays until a complete run is brought
+    An episode that failed is played again (`retry_failed`). Its row stays until a complete run is brought
     into order; of several rows of one episode the last counts, and all before it must have failed.
 
     Args:
@@ -119,7 +120,7 @@ def plan(
             raise DataError(twice, path=path, line=line, field=field, value=key, repair=repair)
         done[key] = line
         (failed.add if has_failed(row) else failed.discard)(key)
-    kept = done.keys() - failed
+    kept = done.keys() - failed if retry_failed else done.keys()
     todo = tuple(episode for key, episode in zip(keys, episodes, strict=True) if key not in kept)
     return Run(order, frozenset(kept), todo)
 

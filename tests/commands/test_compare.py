@@ -76,6 +76,13 @@ def test_the_numbers_by_hand(tmp_path, capsys):
     assert "the difference is not settled" in out
 
 
+def test_the_interval_can_be_a_bootstraps(tmp_path, capsys):
+    compare(*two(tmp_path), interval="bootstrap")
+    each = numbers(tmp_path)["pairings"][0]["rows"][0]["difference"]
+    assert (each["low"], each["high"]) == (0.0, 0.8)
+    assert "95 % interval (bootstrap)" in capsys.readouterr().out
+
+
 def test_one_run_against_several(tmp_path):
     a, b = two(tmp_path)
     c = write(tmp_path / "c.jsonl", [row(f"t{n}", 0.0, family=f"f{n % 2}") for n in range(10)])

@@ -172,6 +172,7 @@ OTHERS = {
     "path must be the critic's folder": lambda: sweet_rl.Critic(5),
     "no advantage 'papers' .did you mean paper": lambda: sweet_rl.Critic("embedded", advantage="papers"),
     "compare takes .*got 5": lambda: sweet_rl.compare(5, 6),
+    "no interval 'students'": lambda: sweet_rl.compare([EPISODE], [EPISODE], interval="students"),
     "the name of a list or a file.*got 5": lambda: sweet_rl.load_tasks(5),
     "number of tasks must be .*got '5'": lambda: sweet_rl.load_tasks("mini:test", num_tasks="5"),
     "`act` of the agent mine must return sweet_rl.Generation.*got 'x' \\(str\\)": lambda: said(player("act", "x")),

@@ -438,9 +438,11 @@ def test_rows_are_never_thrown_away_by_accident(tmp_path):
 FAILED = {"stop_reason": "user_failed", "error": {"kind": "timeout"}}
 
 
-def test_what_failed_is_played_again():
+def test_what_failed_is_played_again_unless_told():
     rows = number([row(0, 0, **FAILED), row(1, 0, stop_reason="context_full"), row(2, 0)])
     assert todo(plan(schedule(tasks(3), 1), rows, settings=SETTINGS, path="f")) == [("t0", 0)]
+    kept = plan(schedule(tasks(3), 1), rows, settings=SETTINGS, path="f", retry_failed=False)
+    assert kept.todo == ()
 
 
 def test_of_several_tries_the_last_stays(tmp_path):
