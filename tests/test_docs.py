@@ -26,6 +26,7 @@ def site(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("site")
 def test_the_site_has_every_page_and_fetches_nothing(site):
     wanted = {path.relative_to(ROOT / "docs").with_suffix(".html") for path in (ROOT / "docs").rglob("*.md")}
@@ -35,6 +36,7 @@ def test_the_site_has_every_page_and_fetches_nothing(site):
 
 
 @pytest.mark.browser
+@pytest.mark.slow
 @pytest.mark.xdist_group("site")
 def test_the_search_finds_pages_without_a_server(site, browser):
     from selenium.webdriver.support.ui import WebDriverWait
@@ -47,6 +49,7 @@ def test_the_search_finds_pages_without_a_server(site, browser):
     assert browser.get_log("browser") == []
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("site")
 def test_the_reference_says_what_the_docstrings_say(site):
     contracts = (site / "reference/contracts.html").read_text()

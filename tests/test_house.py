@@ -58,6 +58,7 @@ def test_import_of_the_package_is_light():
     assert done.stdout.strip() == "['sweet_rl', 'sweet_rl.types', 'sweet_rl.version'] []"
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_the_whole_package(tmp_path):
     """Built without isolation, so that no network is needed, and from a copy, so that nothing is left behind."""
     source = tmp_path / "source"

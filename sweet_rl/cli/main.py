@@ -25,7 +25,6 @@ from sweet_rl.openai_client import shown
 
 COMMANDS = {
     "run": "pipelines.run: Run a pipeline of stages from a YAML file; skip what is done, resume where it stopped.",
-    "preflight": "pipelines.run: Look at what a pipeline needs before it begins: data, servers, disk, GPU memory.",
     "eval": "commands.eval: Evaluate an agent in one command: play the tasks, grade, report; retries, costs, intervals.",
     "compare": "commands.compare: Compare runs task by task: differences with intervals, what only one solves.",
     "simulate_interactions": "commands.simulate_interactions: Let an agent and a simulated human talk over tasks; write the trajectories.",

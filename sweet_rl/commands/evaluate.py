@@ -304,10 +304,12 @@ def evaluate_games(flags: GameFlags, /) -> None:
 
     rewarded = by_task(lambda one: one.reward)
     reward = next(one for one in measures_of([read_episodes(saved_path)]) if one.field == "reward")
+    world = world_in(file.trajectories[0].provenance)
+    name = "return" if world is None else world.scores.name
     bounds = {"low": reward.low, "high": reward.high}
     numbers = {
-        "return": mean_over_tasks(rewarded, **bounds),
-        "return, best of k": mean_over_tasks([[max(task)] for task in rewarded], **bounds),
+        name: mean_over_tasks(rewarded, **bounds),
+        f"{name}, best of k": mean_over_tasks([[max(task)] for task in rewarded], **bounds),
         "ended by the world": share_over_tasks(
             by_task(lambda one: float(one.stop_reason is StopReason.ENDED))
         ),
@@ -328,10 +330,10 @@ def evaluate_games(flags: GameFlags, /) -> None:
     ungraded = rewards.count(None) - failed
     size = f"{len(rewards)} episodes, {len(file.groups)} tasks{repeats_words(k)}"
     print(f"{saved_path}: {size}{failed_words(failed)}\n")
-    for name, interval in numbers.items():
-        if (k is not None and k > 1) or name != "return, best of k":
+    for what, interval in numbers.items():
+        if (k is not None and k > 1) or not what.endswith(", best of k"):
             ends = "" if interval.low is None else f" [{interval.low:.2f}, {interval.high:.2f}]"
-            print(f"{name:<22}{interval.mean:8.2f}{ends}")
+            print(f"{what:<22}{interval.mean:8.2f}{ends}")
     for count, what in ((failed, "episodes failed"), (ungraded, "episodes have no reward")):
         if count:
             print(f"{count:>6}  {what} and are left out")

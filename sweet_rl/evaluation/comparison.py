@@ -149,22 +149,6 @@ def unlike(one: Source, other: Source) -> Iterator[str]:
         yield f"their graders differ ({shown}): grade both again with `sweet-rl evaluate FILE --regrade`"
 
 
-def unknown(sources: Sequence[Source]) -> Iterator[str]:
-    """What is not known of runs and might matter, as sentences without their ends."""
-    graded = [each for each in sources if any(one.reward is not None for one in each.episodes.episodes)]
-    silent = [
-        each.label
-        for each in graded
-        if not each.episodes.graders and getattr(each.episodes.world, "evaluation", "") != "evaluate_games"
-    ]
-    if silent:
-        yield f"no row of {', '.join(silent)} says which grader made its reward"
-    said = (json.loads(text) for each in sources for text in each.episodes.provenances)
-    versions = {str(one["sweet_rl"]) for one in said if one.get("sweet_rl") is not None}
-    if len(versions) > 1:
-        yield f"they were played with different versions of the library ({', '.join(sorted(versions))})"
-
-
 def _said(episodes: Episodes, names: frozenset[str] | None) -> dict[str, Json]:
     """Settings of humans, or (None) of all that is no agent's and no human's, in each form that rows have."""
     found: dict[str, Json] = {}
@@ -287,7 +271,7 @@ def compared(
     several = enumerate(others, start=1)
     pairings = [_pairing(first, other, place, measures, interval, len(others)) for place, other in several]
     failed = [sum(one.failed for one in source.episodes.episodes) for source in sources]
-    return Comparison(sources, labels, pairings, [*warnings, *unknown(named)], interval, failed)
+    return Comparison(sources, labels, pairings, warnings, interval, failed)
 
 
 def _pairing(

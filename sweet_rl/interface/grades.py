@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import tempfile
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Final, TypedDict, Unpack, get_args, overload
+from typing import Any, Final, get_args, overload
 
 from sweet_rl.batching import MicroBatcher
 from sweet_rl.browsers import Renderer, RenderFailed, open_renderer
@@ -20,8 +19,9 @@ from sweet_rl.grading.code import CodeGrader, Way, row_fields
 from sweet_rl.grading.pages import need_page_metrics
 from sweet_rl.grading.report import graded_with
 from sweet_rl.grading.sandbox import Sandbox
-from sweet_rl.interface.parts import check_kinds, episodes_in, shown, tasks_in
+from sweet_rl.interface.parts import episodes_in
 from sweet_rl.interface.sync import in_thread
+from sweet_rl.records import task_from_row
 from sweet_rl.types import NO_ANSWER, Json, Message, Score, Task, Trajectory
 from sweet_rl.viewer.rows import rewards_turns
 from sweet_rl.worlds import Options, world_in
@@ -36,44 +36,31 @@ _AT_ONCE: Final = 64
 AnyTask = Task | Mapping[str, Json]
 """A task, or a row of a task file."""
 
-
-class Settings(TypedDict, total=False):
-    """Settings of `grade`."""
-
-    grading: Way
-    workers: int | None
-    timeout_s: float
-    memory_mb: int
-    unsafe_no_sandbox: bool
-    grader: Grader | str
-    metric: str
-    rendering: Mapping[str, Json]
-    folder: str | Path
-
-
-_KINDS: Mapping[str, tuple[Any, str]] = {
-    "workers": ((int, type(None)), "a whole number, or None"),
-    "timeout_s": ((int, float), "seconds, a number"),
-    "memory_mb": (int, "a whole number"),
-    "unsafe_no_sandbox": (bool, "True or False"),
-    "rendering": (Mapping, 'like {"viewport": "800x600"}'),
-    "folder": ((str, Path), "a folder"),
+_SETTINGS: Final[dict[str, Any]] = {
+    "tests": {
+        "grading": "fixed",
+        "workers": None,
+        "timeout_s": 1.0,
+        "memory_mb": 512,
+        "unsafe_no_sandbox": False,
+    },
+    "pages": {"metric": "combined", "rendering": {}, "folder": "."},
+    "grader": {"grader": None},
 }
-_OF_TESTS = frozenset({"grading", "workers", "timeout_s", "memory_mb", "unsafe_no_sandbox"})
-_OF_PAGES = frozenset({"metric", "rendering", "folder"})
+"""Settings of `grade` by what they belong to, with their defaults."""
 
 
 @overload
-def grade(what: str, task: AnyTask, **settings: Unpack[Settings]) -> Score: ...
+def grade(what: str, task: AnyTask, **settings: Any) -> Score: ...
 @overload
 def grade(
-    what: list[str] | tuple[str, ...], task: AnyTask | Sequence[AnyTask], **settings: Unpack[Settings]
+    what: list[str] | tuple[str, ...], task: AnyTask | Sequence[AnyTask], **settings: Any
 ) -> list[Score]: ...
 @overload
-def grade(what: Iterable[Trajectory], **settings: Unpack[Settings]) -> list[Trajectory]: ...
+def grade(what: Iterable[Trajectory], **settings: Any) -> list[Trajectory]: ...
 
 
-def grade(what: Any, task: Any = None, **settings: Unpack[Settings]) -> Any:
+def grade(what: Any, task: Any = None, **settings: Any) -> Any:
     """Grade by hidden tests, by the wanted page, or by a grader; what `sweet-rl evaluate` does.
 
     Functions run in a process of their own without network, files or environment (docs/grading.md), pages in
@@ -104,55 +91,73 @@ def grade(what: Any, task: Any = None, **settings: Unpack[Settings]) -> Any:
         UsageError: a setting, or a text without a task.
         SandboxError: answers cannot be run safely here.
     """
-    one = isinstance(what, str)
-    pieces = [what] if one else episodes_in(what, "grade", texts=True)
-    texts = _episodes_of(pieces, task)
-    graded: list[Any] = list(texts or pieces)
-    found = _found(graded, settings, texts=bool(texts), one=one)
+    known = {name: value for some in _SETTINGS.values() for name, value in some.items()}
+    if unknown := settings.keys() - known.keys():
+        raise no_such("setting of grade", min(unknown), known)
+    texts = [what] if isinstance(what, str) else what if isinstance(what, list | tuple) else []
+    if any(isinstance(one, str) for one in texts):
+        if not all(isinstance(one, str) for one in texts):
+            raise UsageError("Texts and trajectories cannot be graded in one call.")
+        if task is None:
+            raise UsageError("Whose solution is the text to be? Name its `task`.")
+        tasks = [task] * len(texts) if isinstance(task, Task | Mapping) else list(task)
+        if len(tasks) != len(texts):
+            raise UsageError(
+                f"There are {len(texts)} texts and {len(tasks)} tasks: give one task, or one for each."
+            )
+        episodes = list[Trajectory]()
+        for text, one in zip(texts, tasks, strict=True):  # as an episode's last turn is read
+            parsed = parse_published(text)
+            answer = parsed.visible if parsed.answer is None else parsed.answer
+            whose = one if isinstance(one, Task) else task_from_row(one)
+            episodes.append(Trajectory(whose, (Message("assistant", text),), answer))
+    else:
+        texts = []
+        if task is not None:
+            raise UsageError("Trajectories have their tasks: leave `task` out.")
+        episodes = episodes_in(what, "grade")
+    ways = [_way_of(episode, settings.get("grader")) for episode in episodes]
+    if idle := [
+        (kind, name)
+        for kind, some in _SETTINGS.items()
+        for name in some
+        if name in settings and any(ways) and kind not in ways
+    ]:
+        kind, name = idle[0]
+        here = ", ".join(sorted({*ways} - {""}))
+        raise UsageError(f"{name} belongs to grading by {kind}, and this is by {here}.")
+    if settings.get("grading", "fixed") not in get_args(Way):
+        raise no_such("way of grading", settings["grading"], get_args(Way))
+    limits = [
+        settings[name] for name in ("workers", "timeout_s", "memory_mb") if settings.get(name) is not None
+    ]
+    if limits and min(limits) <= 0:
+        raise UsageError("workers, timeout_s and memory_mb must be positive.")
+    chosen = known | {"workers": 1 if isinstance(what, str) else None} | settings
+    found: dict[int, Any] = {}
+    for way, by in {"grader": _by_grader, "tests": _by_tests, "pages": _by_pages}.items():
+        if places := [place for place, its in enumerate(ways) if its == way]:
+            some = [episodes[place] for place in places]
+            found |= zip(places, by(some, chosen, texts=bool(texts)), strict=True)
     if texts:
-        return found[0] if one else [found[place] for place in range(len(texts))]
+        return found[0] if isinstance(what, str) else [found[place] for place in range(len(texts))]
     for place, row in found.items():
         reward = row.pop("reward")
-        graded[place] = replace(graded[place], reward=reward, extra={**graded[place].extra, **row})
-    return graded
+        episodes[place] = replace(episodes[place], reward=reward, extra={**episodes[place].extra, **row})
+    return episodes
 
 
-@overload
-async def agrade(what: str, task: AnyTask, **settings: Unpack[Settings]) -> Score: ...
-@overload
-async def agrade(
-    what: list[str] | tuple[str, ...], task: AnyTask | Sequence[AnyTask], **settings: Unpack[Settings]
-) -> list[Score]: ...
-@overload
-async def agrade(what: Iterable[Trajectory], **settings: Unpack[Settings]) -> list[Trajectory]: ...
-
-
-async def agrade(what: Any, task: Any = None, **settings: Unpack[Settings]) -> Any:
+async def agrade(what: Any, task: Any = None, **settings: Any) -> Any:
     """As `grade`, in a thread beside the event loop of the caller."""
     return await asyncio.to_thread(lambda: grade(what, task, **settings))
 
 
-def _found(episodes: Sequence[Trajectory], settings: Settings, *, texts: bool, one: bool) -> dict[int, Any]:
-    """What grading gives, by place: of texts a `Score`, of episodes the fields of their rows."""
-    ways = [_way_of(episode, settings.get("grader")) for episode in episodes]
-    _check(settings, set(ways) - {""})
-    found: dict[int, Any] = {}
-    for way, by in {"grader": _by_grader, "tests": _by_tests, "pages": _by_pages}.items():
-        if way in ways:
-            places = [place for place, its in enumerate(ways) if its == way]
-            some = [episodes[place] for place in places]
-            found |= zip(places, by(some, settings, texts=texts, one=one), strict=True)
-    return found
-
-
 def _way_of(episode: Trajectory, grader: Grader | str | None) -> str:
     """What says how good it is: a grader, tests, the wanted page; "" where nothing is to be said."""
-    if episode.failed:
+    if episode.failed or (grader is None and rewards_turns([episode])):
         return ""
     if grader is not None:
         return "grader"
-    if rewards_turns([episode]):
-        return ""
     if episode.task.test_cases:
         return "tests"
     if "<html" in episode.task.ground_truth.lower():
@@ -163,97 +168,46 @@ def _way_of(episode: Trajectory, grader: Grader | str | None) -> str:
     )
 
 
-def _check(settings: Settings, here: set[str]) -> None:
-    """Refuse settings that there are not, and those that would do nothing."""
-    if unknown := settings.keys() - Settings.__annotations__.keys():
-        raise no_such("setting of grade", min(unknown), Settings.__annotations__)
-    for name in _KINDS.keys() & settings.keys():
-        check_kinds(*_KINDS[name], **{name: settings[name]})  # type: ignore[literal-required]
-    way = settings.get("grading", "fixed")
-    if way not in get_args(Way):
-        raise no_such("way of grading", way, get_args(Way))
-    limits = (settings.get("workers") or 1, settings.get("timeout_s", 1.0), settings.get("memory_mb", 1))
-    if min(limits) <= 0 or settings.get("workers") == 0:
-        raise UsageError("workers, timeout_s and memory_mb must be positive.")
-    for kind, known, needs in (("tests", _OF_TESTS, "hidden tests"), ("pages", _OF_PAGES, "pages")):
-        if here and kind not in here and (idle := sorted(known & settings.keys())):
-            raise UsageError(
-                f"{idle[0]} belongs to grading by {needs}, and this is by {', '.join(sorted(here))}."
-            )
-
-
-def _by_grader(
-    episodes: Sequence[Trajectory], settings: Settings, *, texts: bool, one: bool
-) -> Iterator[Any]:
+def _by_grader(episodes: Sequence[Trajectory], settings: Mapping[str, Any], *, texts: bool) -> list[Any]:
     """By a grader of one's own, by name or as an object."""
-    name = judge = grader = settings["grader"]
-    if isinstance(grader, str):
-        judge = GRADERS.make(grader, world_in(episodes[0].provenance), flag="grader")
-    else:
-        name = getattr(grader, "name", type(grader).__name__)
-    if inspect.isclass(judge) or not callable(getattr(judge, "grade", None)):
+    judge: Any = settings["grader"]
+    name = judge if isinstance(judge, str) else getattr(judge, "name", type(judge).__name__)
+    if isinstance(judge, str):
+        judge = GRADERS.make(judge, world_in(episodes[0].provenance), flag="grader")
+    if not callable(getattr(judge, "grade", None)):
         raise UsageError(
-            f"grader must be a name, or an object with `def grade(self, trajectories)` that yields a sweet_rl.Score "
-            f"for each (sweet_rl.contracts.Grader); {shown(grader)}."
+            f"grader must be a name, or an object with `def grade(self, trajectories)`; got {judge!r}."
         )
-    for episode, score in zip(episodes, judge.grade(episodes), strict=True):  # type: ignore[union-attr]
+    found = list[Any]()
+    for episode, score in zip(episodes, judge.grade(episodes), strict=True):
         if not isinstance(score, Score):
-            raise UsageError(
-                f"The grader {name} yielded {score!r} ({type(score).__name__}), and no sweet_rl.Score."
-            )
+            raise UsageError(f"The grader {name} yielded {score!r}, and no sweet_rl.Score.")
         row = {"reward": episode.reward, **episode.extra}
-        yield score if texts else fields_by(str(name), score, row)
-
-
-def _by_tests(episodes: Sequence[Trajectory], settings: Settings, *, texts: bool, one: bool) -> list[Any]:
-    grading = settings.get("grading", "fixed")
-    timeout_s, memory_mb = settings.get("timeout_s", 1.0), settings.get("memory_mb", 512)
-    made_by = graded_with("tests", {"test_timeout_s": timeout_s, "memory_mb": memory_mb})
-    with Sandbox(
-        workers=settings.get("workers") or (1 if one else None),
-        timeout_s=timeout_s,
-        memory_mb=memory_mb,
-        unsafe_no_sandbox=settings.get("unsafe_no_sandbox", False),
-    ) as sandbox:
-        grader = CodeGrader(sandbox, grading=grading)
-        if texts:
-            return list(grader.grade(episodes))
-        return [row_fields(grades, grading, made_by) for grades in grader.grade_all(episodes)]
-
-
-def _episodes_of(pieces: Sequence[Any], task: Any) -> list[Trajectory]:
-    """Episodes in which an agent's only turn is each text; none where the pieces are no texts."""
-    count = sum(isinstance(piece, str) for piece in pieces)
-    if not count:
-        if task is not None:
-            raise UsageError("Trajectories have their tasks: leave `task` out.")
-        return []
-    if count < len(pieces):
-        raise UsageError("Texts and trajectories cannot be graded in one call.")
-    if task is None:
-        raise UsageError("Whose solution is the text to be? Name its `task`.")
-    tasks = tasks_in([task] * count if isinstance(task, Task | Mapping) else task, "task")
-    if len(tasks) != count:
-        raise UsageError(f"There are {count} texts and {len(tasks)} tasks: give one task, or one for each.")
-    found = []
-    for text, one in zip(pieces, tasks, strict=True):  # as an episode's last turn is read
-        parsed = parse_published(text)
-        answer = parsed.visible if parsed.answer is None else parsed.answer
-        found.append(Trajectory(one, (Message("assistant", text),), answer))
+        found.append(score if texts else fields_by(str(name), score, row))
     return found
 
 
-def _by_pages(episodes: Sequence[Trajectory], settings: Settings, *, texts: bool, one: bool) -> list[Any]:
+def _by_tests(episodes: Sequence[Trajectory], settings: Mapping[str, Any], *, texts: bool) -> list[Any]:
+    limits = {name: settings[name] for name in ("workers", "timeout_s", "memory_mb", "unsafe_no_sandbox")}
+    told = {"test_timeout_s": settings["timeout_s"], "memory_mb": settings["memory_mb"]}
+    with Sandbox(**limits) as sandbox:
+        grader = CodeGrader(sandbox, grading=settings["grading"])
+        if texts:
+            return list(grader.grade(episodes))
+        made_by = graded_with("tests", told)
+        return [row_fields(grades, settings["grading"], made_by) for grades in grader.grade_all(episodes)]
+
+
+def _by_pages(episodes: Sequence[Trajectory], settings: Mapping[str, Any], *, texts: bool) -> list[Any]:
     """By the wanted page; a text is a page, to be drawn."""
     need_page_metrics()
-    metric, rendering = settings.get("metric", "combined"), settings.get("rendering", {})
+    metric, rendering = settings["metric"], settings["rendering"]
     if metric not in METRICS:
         raise no_such("metric of pages", metric, METRICS)
     known = RenderFlags.__dataclass_fields__
     if unknown := sorted(set(rendering) - set(known)):
         raise no_such("setting of rendering", unknown[0], known)
-    flags = RenderFlags(**rendering)
-    folder = None if texts else Path(settings.get("folder", "."))
+    flags, folder = RenderFlags(**rendering), None if texts else Path(settings["folder"])
     for episode in episodes:  # a picture that is looked for in another place is no black one
         drawn = folder is None or episode.answer in {None, "", NO_ANSWER}
         if not drawn and not Path(str(folder), str(episode.answer)).is_file():
@@ -263,9 +217,9 @@ def _by_pages(episodes: Sequence[Trajectory], settings: Settings, *, texts: bool
             )
     rows = in_thread(lambda: asyncio.run(_graded(episodes, metric, flags, folder)))
     if not texts:
-        return list(rows)
+        return rows
     details = [
-        {name: row[name] for name in ("grades", "graded_with")} | row["grading_details"] for row in rows
+        {"grades": row["grades"], "graded_with": row["graded_with"]} | row["grading_details"] for row in rows
     ]
     return [Score(row["reward"], details=told) for row, told in zip(rows, details, strict=True)]
 
@@ -275,12 +229,24 @@ async def _graded(
 ) -> list[dict[str, Json]]:
     from sweet_rl.grading.pages.grader import PageGrader, row_fields  # needs numpy
 
+    async def drawn(episode: Trajectory, renderer: Renderer, path: Path) -> Trajectory:
+        """The episode with the picture of its page as its answer; without one where there is none to draw."""
+        html = extract_html(str(episode.answer))[1]
+        try:
+            page = None if html is None else await renderer.render(html)
+        except RenderFailed:
+            page = None
+        if html is None or page is None:
+            return replace(episode, answer=None)
+        await asyncio.to_thread(path.write_bytes, page.image)
+        return replace(episode, dialogue_history=(Message("assistant", html),), answer=str(path))
+
     with tempfile.TemporaryDirectory(prefix="sweet_rl_pages_") as own:
         async with open_renderer(flags.rendering()) as renderer:
             if folder is None:
                 folder = Path(own)
                 episodes = [
-                    await _drawn(episode, renderer, folder / f"{place}.png")
+                    await drawn(episode, renderer, folder / f"{place}.png")
                     for place, episode in enumerate(episodes)
                 ]
             cache = flags.rendering().cache
@@ -290,19 +256,6 @@ async def _graded(
                 async for place, grades in grader.grade(episodes)
             }
     return [found[place] for place in range(len(episodes))]
-
-
-async def _drawn(episode: Trajectory, renderer: Renderer, path: Path) -> Trajectory:
-    """The episode with the picture of its page as its answer; without one where there is none to draw."""
-    html = extract_html(str(episode.answer))[1]
-    if html is None:
-        return replace(episode, answer=None)
-    try:
-        page = await renderer.render(html)
-    except RenderFailed:
-        return replace(episode, answer=None)
-    await asyncio.to_thread(path.write_bytes, page.image)
-    return replace(episode, dialogue_history=(Message("assistant", html),), answer=str(path))
 
 
 def grading_of(

@@ -16,7 +16,7 @@ from sweet_rl.chat import TokenizerChat
 from sweet_rl.errors import DataError, UsageError, missing_package, no_such
 from sweet_rl.evaluation.comparison import Comparison, IntervalWay, Source, compared, opened
 from sweet_rl.evaluation.episodes import episodes_of
-from sweet_rl.interface.parts import check_kinds, check_whole, episodes_in, in_words_of_python
+from sweet_rl.interface.parts import episodes_in, in_words_of_python
 from sweet_rl.interface.sync import in_thread
 from sweet_rl.preferences.credit import (
     WAYS,
@@ -64,8 +64,7 @@ class Critic:
         dtype: "auto" (that of the checkpoint), "float32", "bfloat16", "float16".
 
     Attributes:
-        facts: what its numbers depend on, as credit files say it: digests of critic and reference, which
-            advantage.
+        facts: what its numbers depend on: digests of critic and reference, which advantage.
 
     Raises:
         UsageError: no such model, or nothing to compare the critic with.
@@ -81,7 +80,6 @@ class Critic:
         device: str = "auto",
         dtype: str = "auto",
     ) -> None:
-        check_kinds((str, Path), "the critic's folder, or its name on the hub", path=path)
         if advantage not in get_args(Advantage):
             raise no_such("advantage", advantage, get_args(Advantage))
         reference_model = reference_model or trained_from(path)
@@ -93,7 +91,7 @@ class Critic:
         if reference_model is not None and not critic.scorer.has_value_head:
             reference = _model(reference_model, str(reference_model), device=device, dtype=dtype)
         chat = cache(lambda: TokenizerChat.from_pretrained(own))
-        self._critic = DialogueCritic(critic, reference, chat, advantage)
+        self.dialogue_critic = DialogueCritic(critic, reference, chat, advantage)
         self.facts: dict[str, Json] = {
             "critic": identity_of(path),
             "reference": None if reference_model is None else identity_of(reference_model),
@@ -101,20 +99,14 @@ class Critic:
         }
 
     def credit(self, hidden: str | None, dialogue: Dialogue) -> list[float | None]:
-        """The advantage of every agent turn of a dialogue.
+        """The advantage of every agent turn of a dialogue, in nats per token; None where there is no score (`views` says why).
 
         Args:
-            hidden: what is known in training alone, like a reference solution; None for a critic that was
-                trained without any.
-            dialogue: messages, ours or `{"role": ..., "content": ...}`, the agent's instructions (system)
-                first. Turns that bring the prompt that their model was given (`input`) are scored behind it;
-                for others the critic's chat template writes it. `token_ids` are scored as they were sampled
-                where they are of the critic's tokenizer; `logprobs` are what the critic is compared with
-                where there is no reference model.
-
-        Returns:
-            As many as there are assistant messages, in nats per token; None where there is no score, which
-            is never 0 (`views` says why).
+            hidden: what is known in training alone, like a reference solution; None for a critic trained without any.
+            dialogue: messages, ours or `{"role": ..., "content": ...}`, the agent's instructions (system) first. Turns
+                that bring the prompt of their model (`input`) are scored behind it; for others the critic's chat template
+                writes it. `token_ids` are scored as they were sampled where they are of the critic's tokenizer; `logprobs`
+                are what the critic is compared with where there is no reference model.
 
         Raises:
             DataError: an entry is no message of text, or what is hidden is no text.
@@ -132,25 +124,7 @@ class Critic:
         """The same with the critic's and the reference's means, and why an advantage is missing."""
         told = [hidden_of(one, f"hidden[{place}]") for place, one in enumerate(hidden)]
         read = [messages_of(one, f"dialogues[{place}]") for place, one in enumerate(dialogues)]
-        return in_thread(lambda: asyncio.run(self._critic.views(told, read)))
-
-    def of_episodes(
-        self, episodes: Iterable[Trajectory], *, hidden: bool = True, without_hidden: bool = True
-    ) -> list[list[TurnCredit]]:
-        """Every agent turn of episodes of ours, as `sweet_rl.credit`."""
-        turns = [own_turns(episode) for episode in episodes_in(episodes, "credit")]
-        every = [turn for own in turns for turn in own]
-        critic = self._critic
-        ways = [way for way, asked in zip(WAYS, (hidden, without_hidden), strict=True) if asked]
-
-        def work() -> list[TurnCredit]:
-            check_reference(every, critic.critic, critic.reference)
-            return asyncio.run(
-                credited(every, critic.critic, critic.reference, ways, advantage=critic.advantage)
-            )
-
-        scores = iter(in_thread(work))
-        return [[next(scores) for _ in own] for own in turns]
+        return in_thread(lambda: asyncio.run(self.dialogue_critic.views(told, read)))
 
 
 def credit(
@@ -184,13 +158,18 @@ def credit(
     Raises:
         UsageError: no such model, or nothing to compare the critic with.
     """
-    episodes = episodes_in(episodes, "credit")
-    check_kinds((str, Path), "the critic's folder, or its name on the hub", critic=critic)
-    check_kinds(bool, "True or False", hidden=hidden, without_hidden=without_hidden)
-    if not (hidden or without_hidden):
-        raise UsageError("Neither hidden nor without_hidden: there is nothing to compute.")
+    turns = [own_turns(episode) for episode in episodes_in(episodes, "credit")]
+    every = [turn for own in turns for turn in own]
     loaded = Critic(critic, reference_model=reference_model, advantage=advantage, device=device, dtype=dtype)
-    return loaded.of_episodes(episodes, hidden=hidden, without_hidden=without_hidden)
+    ours = loaded.dialogue_critic
+    ways = [way for way, asked in zip(WAYS, (hidden, without_hidden), strict=True) if asked]
+
+    def work() -> list[TurnCredit]:
+        check_reference(every, ours.critic, ours.reference)
+        return asyncio.run(credited(every, ours.critic, ours.reference, ways, advantage=advantage))
+
+    scores = iter(in_thread(work))
+    return [[next(scores) for _ in own] for own in turns]
 
 
 @in_words_of_python()
@@ -222,7 +201,6 @@ def pairs(
         DataError: tasks have different numbers of episodes.
     """
     known = episodes_in(trajectories, "pairs")
-    check_kinds((int, float, type(None)), "a number, or None", margin=margin)
     rewards = [None if one.failed else one.reward for one in known]
     if known and all(reward is None for reward in rewards):
         raise UsageError("None of these episodes has a reward: grade them first (sweet_rl.grade).")
@@ -293,17 +271,11 @@ def view(
         UsageError: there are no episodes; the file exists.
     """
     trajectories = None if isinstance(what, (str, Path)) else episodes_in(what, "view")
-    check_kinds((str, Path, type(None)), "the path of an .html file", path=path)
-    check_kinds(bool, "True or False", overwrite=overwrite)
-    check_whole(1, height=height)
     if trajectories == []:
         raise UsageError("There are no episodes to look at.")
-    if path is None:
-        out = Path(tempfile.mkdtemp(prefix="sweet_rl_view_")) / "episodes.html"
-    else:
-        out = Path(path)
-        with in_words_of_python():
-            new_file(out, "path", overwrite=overwrite)
+    out = Path(path or Path(tempfile.mkdtemp(prefix="sweet_rl_view_"), "episodes.html"))
+    with in_words_of_python():
+        new_file(out, "path", overwrite=overwrite)
     with tempfile.TemporaryDirectory(prefix="sweet_rl_view_") as folder:
         source, beside = Path(folder, f"{len(trajectories or ())} episodes.jsonl"), Path.cwd()
         if trajectories is None:
@@ -328,19 +300,18 @@ def compare(
         force: compare what runs share, although they are of other tasks, humans, rules or graders.
 
     Raises:
-        UsageError: fewer than two runs; they cannot be compared, or are trainings.
+        UsageError: fewer than two runs; they cannot be compared.
         DataError: a file is broken.
     """
-    if interval not in get_args(IntervalWay):
-        raise no_such("interval", interval, get_args(IntervalWay))
-    return compared([_source(place, run) for place, run in enumerate(runs)], interval=interval, force=force)
-
-
-def _source(place: int, run: str | Path | Iterable[Trajectory]) -> Source:
-    if isinstance(run, str | Path):
-        found = opened(str(run))
-        if isinstance(found, Source):
-            return found
-        raise UsageError(f"{str(run)!r} is a training: `sweet-rl compare` shows trainings side by side.")
-    label = chr(ord("A") + place)
-    return Source(label, Path(label), episodes_of(episodes_in(run, "compare")))
+    sources = list[Source]()
+    for label, run in zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", runs, strict=False):
+        if isinstance(run, str | Path):
+            found = opened(str(run))
+            if not isinstance(found, Source):
+                raise UsageError(
+                    f"{str(run)!r} is a training: `sweet-rl compare` shows trainings side by side."
+                )
+            sources.append(found)
+        else:
+            sources.append(Source(label, Path(label), episodes_of(episodes_in(run, "compare"))))
+    return compared(sources, interval=interval, force=force)

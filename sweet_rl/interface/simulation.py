@@ -1,87 +1,263 @@
-"""Episodes from Python: any agent, any human, any world, by name or as objects."""
+"""Episodes from Python: any agent, any human, any world, by name, by address, as objects or functions."""
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import inspect
-from collections.abc import Iterator, Mapping
+import os
+import traceback
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sweet_rl import tracking
+from sweet_rl.chat import as_json, with_system
 from sweet_rl.cli import progress as running
-from sweet_rl.errors import UsageError, no_such
+from sweet_rl.contracts import Policy, User
+from sweet_rl.errors import SweetRLError, UsageError, no_such
 from sweet_rl.evaluation.episodes import episodes_of
 from sweet_rl.evaluation.report import Report, report_of
 from sweet_rl.interface.grades import grade
-from sweet_rl.interface.parts import (
-    Tasks,
-    check_kinds,
-    check_whole,
-    in_words_of_python,
-    options_for,
-    tasks_for,
-    world_for,
-)
-from sweet_rl.interface.players import Agent, Human, Own, OwnEnv, Urls, cast_of, name_of, prompt_for
+from sweet_rl.interface.parts import Tasks, in_words_of_python, options_for, tasks_for, world_for
 from sweet_rl.interface.sync import awaited, waiting
-from sweet_rl.prompts import prompt_digest
+from sweet_rl.players import HumanFlags, PlayerFlags
+from sweet_rl.players.cast import Cast
+from sweet_rl.policies import BASE_URL_VAR, engine_and_name, instructed
+from sweet_rl.prompts import load_prompt, prompt_digest
 from sweet_rl.records import load_trajectories, trajectory_to_row
 from sweet_rl.rollout import rollout, schedule
 from sweet_rl.runs import finish, open_journal, plan
 from sweet_rl.runs.record import Record
-from sweet_rl.types import Json, Task, Trajectory
+from sweet_rl.types import (
+    Completion,
+    Generation,
+    Json,
+    Message,
+    Observation,
+    Task,
+    Trajectory,
+    UserContext,
+    UserReply,
+)
+from sweet_rl.users import USERS
 from sweet_rl.worlds import Options, World
+
+Speaker = Callable[[list[dict[str, str]]], str | Awaitable[str]]
+"""A function of the dialogue: of messages as {"role": ..., "content": ...}, which says the next one."""
+
+Agent = Policy | Speaker | str
+Human = User | Speaker | str | None
+Urls = str | Sequence[str] | None
+
+_WITHOUT_MODEL = ("auto", "scripted", "embedded")
+"""Names of who answers without a model."""
+
+
+def name_of(one: Any) -> str:
+    """What an agent or a human is called in the settings of a run; None is who answers without a model."""
+    if one is None or isinstance(one, str):
+        return engine_and_name(one or "auto")[1]
+    return str(getattr(one, "name", None) or getattr(one, "__name__", type(one).__name__))
+
+
+CALLED = {
+    "for --world": "of",
+    "add --agent transformers, vllm or openai": "write openai/NAME (behind base_url) or vllm/NAME. Your own: module:ATTRIBUTE",
+    "--agent openai needs --agent_base_url": "openai/NAME needs base_url",
+    "--agent_base_url": "base_url",
+    "--agent_model": "agent",
+    "--hostname and --port, or --env_base_url": "human_base_url",
+    "--env_model": "human",
+}
+"""What settings of a cast are called here."""
+
+
+def _urls(role: str, given: Urls, flag: str, *, needed: bool) -> str | None:
+    """Where the servers of a player are; None where nothing is said, and nothing is needed."""
+    if given is None and needed and not (given := os.environ.get(BASE_URL_VAR)):
+        raise UsageError(
+            f"The {role} is behind a server: name it with {flag}='http://127.0.0.1:8000/v1', or in the "
+            f"environment variable {BASE_URL_VAR}."
+        )
+    return given if given is None or isinstance(given, str) else ",".join(given) or None
+
+
+def cast_of(
+    world: World,
+    options: Options,
+    agent: Agent,
+    base_url: Urls,
+    agent_prompt: str | Path | None,
+    human: Human,
+    human_base_url: Urls,
+    seed: int,
+) -> Cast:
+    """Who plays, as names say it; objects and functions are looked at, and left to `Own`.
+
+    Raises:
+        UsageError: there is no such agent or human, or an address belongs to neither.
+    """
+    for role, one, method in (("agent", agent, "act"), ("human", human, "reply")):
+        if inspect.isclass(one) or not (
+            (one is None and role == "human") or isinstance(one, str) or callable(one) or hasattr(one, method)
+        ):
+            ways = f"a name, a function of the messages that returns a text, or an object with `async def {method}`"
+            raise UsageError(f"{role} must be {ways}; got {one!r}.")
+    engine, name = engine_and_name(agent) if isinstance(agent, str) else ("auto", "auto")
+    named = PlayerFlags(
+        agent=engine,
+        agent_model=name,
+        agent_base_url=_urls("agent", base_url, "base_url", needed=engine == "openai"),
+        agent_api="chat",
+        agent_prompt_path=None if agent_prompt is None else str(agent_prompt),
+        server_wait_s=0,
+    )
+    answers = HumanFlags(server_wait_s=0)
+    if world.user.by == "world":
+        if human is not None or human_base_url is not None:
+            raise UsageError(f"{world.name} asks no human: it answers by itself. Leave `human` out.")
+    elif human is None or isinstance(human, str):
+        engine, name = engine_and_name("auto" if human is None else human)
+        url = _urls("human", human_base_url, "human_base_url", needed=engine == "openai")
+        if url is None and name not in _WITHOUT_MODEL and not USERS.knows(name):
+            hint = "One with a model is behind a server: openai/NAME, with human_base_url."
+            raise no_such(f"human of {world.name}", human, (*_WITHOUT_MODEL, *USERS.names()), hint)
+        here = "embedded" if world.user.by == "oracle" else "scripted"
+        name = here if url is None and name in _WITHOUT_MODEL else name
+        answers = replace(answers, env_model=name, env_base_url=url)
+    else:
+        if human_base_url is not None:
+            raise UsageError(
+                "human_base_url is the address of a model's server (human='openai/NAME'), and the human "
+                f"{name_of(human)} is behind none."
+            )
+    cast = Cast(world=world, options=options, agent=named, human=answers, seed=seed, called=CALLED)
+    if isinstance(agent, str):
+        cast.check_agent()
+    if base_url is not None and (not isinstance(agent, str) or cast.engine != "openai"):
+        raise UsageError(
+            "base_url is the address of a model's server (agent='openai/NAME'), and the agent "
+            f"{name_of(agent)} is behind none."
+        )
+    if human is None or isinstance(human, str):
+        cast.check_human()
+    return cast
+
+
+def prompt_for(agent: Agent, path: str | Path | None, world: World) -> str | None:
+    """The instructions of an agent; None for an object that has its own."""
+    takes = isinstance(agent, str) or not hasattr(agent, "act") or instructed(agent) is not None
+    if takes:
+        return load_prompt(str(path)) if path is not None else world.system_prompt()
+    if path is not None:
+        raise UsageError(f"The agent {agent!r} has its own instructions: leave agent_prompt out.")
+    return None
+
+
+class Own:
+    """A person's own agent or human, an object or a function of the dialogue; what it says is looked at.
+
+    A function that is no coroutine runs in threads, so that one which waits for a server stops no other
+    episode. Its owner closes it.
+    """
+
+    def __init__(self, one: Any, role: str, system: str, at_once: int, stack: AsyncExitStack) -> None:
+        self.name = name_of(one)
+        self.policy, self._one, self._system, self._whose = one, one, system, f"the {role} {self.name}"
+        self._threads = ThreadPoolExecutor(at_once, thread_name_prefix=f"sweet_rl {role}")
+        stack.callback(self._threads.shutdown, wait=False, cancel_futures=True)
+
+    async def act(self, observation: Observation) -> Generation:
+        """One turn."""
+        if not hasattr(self._one, "act"):
+            messages = with_system(self._system, observation.messages)
+            return Generation(as_json(messages), Completion(await self._say(messages)))
+        found: Generation = await self._one.act(observation)
+        if not isinstance(found, Generation):
+            raise self._wrong("act", found, "sweet_rl.Generation(prompt, sweet_rl.Completion(text))")
+        return found
+
+    async def reply(self, context: UserContext) -> UserReply:
+        """The human's answer."""
+        if not hasattr(self._one, "reply"):
+            return UserReply(await self._say(with_system(context.hidden_information, context.messages)))
+        found: UserReply = await self._one.reply(context)
+        if not isinstance(found, UserReply):
+            raise self._wrong("reply", found, "sweet_rl.UserReply(content)")
+        return found
+
+    async def close(self) -> None:
+        """Do nothing: its owner closes it."""
+
+    async def _say(self, messages: Sequence[Message]) -> str:
+        function = self._one
+        dialogue = [{"role": one.role, "content": one.content} for one in messages]
+
+        def call() -> tuple[Any, Exception | None]:  # a StopIteration would never come out of the thread
+            try:
+                return function(dialogue), None
+            except Exception as error:  # noqa: BLE001 - it is raised outside
+                return None, error
+
+        try:
+            if inspect.iscoroutinefunction(function):
+                said = await function(dialogue)
+            else:
+                context = contextvars.copy_context()
+                said, failed = await asyncio.get_running_loop().run_in_executor(
+                    self._threads, context.run, call
+                )
+                if failed is not None:
+                    raise failed
+                if inspect.isawaitable(said):
+                    said = await said
+        except SweetRLError:
+            raise
+        except Exception as error:
+            file = getattr(getattr(inspect.unwrap(function), "__code__", None), "co_filename", None)
+            frames = traceback.extract_tb(error.__traceback__)
+            at = next((one for one in reversed(frames) if one.filename == file), frames[-1])
+            raise UsageError(
+                f"T{self._whose[1:]} raised {type(error).__name__}: {error} (file {at.filename}, line "
+                f"{at.lineno}, in {at.name}: {at.line}). That ends the run, and is no score. Where only one episode "
+                "cannot go on, raise sweet_rl.errors.EpisodeError."
+            ) from error
+        if not isinstance(said, str):
+            raise self._wrong("", said, "the text of its turn, a str")
+        return said
+
+    def _wrong(self, method: str, found: object, wanted: str) -> UsageError:
+        """The error for what a person's own part has returned."""
+        what = f"`{method}` of {self._whose}" if method else f"T{self._whose[1:]}"
+        hint = " A way through it ends without `return`." if found is None else ""
+        return UsageError(f"{what} must return {wanted}; got {found!r:.80} ({type(found).__name__}).{hint}")
+
+
+# ---- playing
 
 _REPAIR = "Give another output_path, the settings of the first run, or overwrite=True."
 
 
 @waiting
 async def play(
-    world: World | str = "code",
-    task: Task | Mapping[str, Json] | str | Path | None = None,
-    *,
-    agent: Agent = "auto",
-    base_url: Urls = None,
-    agent_prompt: str | Path | None = None,
-    human: Human = None,
-    human_base_url: Urls = None,
-    seed: int = 0,
-    options: Options | Mapping[str, Json] | None = None,
+    world: World | str = "code", task: Task | Mapping[str, Json] | str | Path | None = None, **settings: Any
 ) -> Trajectory:
     """Play one episode.
 
     Args:
-        world: who plays where; see `simulate` for all of these.
+        world: as of `simulate`.
         task: a task, a row of a task file, or the name of a list whose first task is played.
-        agent: who acts.
-        base_url: where the agent's server is.
-        agent_prompt: its instructions.
-        human: who answers.
-        human_base_url: where the human's server is.
-        seed: of the episode.
-        options: of the world.
+        settings: further arguments of `simulate`: agent, human, seed, options, and so on.
 
     Raises:
         SweetRLError: as `simulate`.
     """
-    kinds = (Task, Mapping, str, Path, type(None))
-    check_kinds(
-        kinds, "one task (sweet_rl.Task or a dict), or the name of a list; for several: simulate", task=task
-    )
-    found = await asimulate(
-        world,
-        [task] if isinstance(task, Task | Mapping) else task,
-        agent=agent,
-        base_url=base_url,
-        agent_prompt=agent_prompt,
-        human=human,
-        human_base_url=human_base_url,
-        num_tasks=1,
-        seed=seed,
-        options=options,
-    )
-    return found[0]
+    one = [task] if isinstance(task, Task | Mapping) else task
+    return (await asimulate(world, one, num_tasks=1, **settings))[0]
 
 
 @waiting
@@ -154,18 +330,14 @@ async def simulate(
         DataError: a task is wrong, or a line of the file.
         ServiceError, StorageError: the run cannot continue; what had finished is in the file.
     """
-    check_whole(1, repeats=repeats, concurrency=concurrency)
-    check_whole(seed=seed)
-    check_kinds(bool, "True or False", to_continue=to_continue, overwrite=overwrite, progress=progress)
-    if limit is not None and num_tasks is not None:
-        raise UsageError("limit is another name of num_tasks: give one of them.")
+    if min(repeats, concurrency) < 1:
+        raise UsageError(f"repeats and concurrency must be at least 1; got {repeats} and {concurrency}.")
+    if output_path is None and (to_continue or overwrite):
+        raise UsageError("to_continue and overwrite are about a file: name it with output_path.")
     played = world_for(world)
     chosen = options_for(played, options)
     some = tasks_for(played, tasks, limit if num_tasks is None else num_tasks)
     cast = cast_of(played, chosen, agent, base_url, agent_prompt, human, human_base_url, seed)
-    check_kinds((str, Path, type(None)), "the path of a .jsonl file", output_path=output_path)
-    if output_path is None and (to_continue or overwrite):
-        raise UsageError("to_continue and overwrite are about a file: name it with output_path.")
     episodes = schedule(some, repeats, seed=seed)
     if not (to_continue or overwrite):
         chosen.check_place()
@@ -178,7 +350,7 @@ async def simulate(
         settings |= {} if prompt is None else {"agent_prompt": prompt_digest(prompt)}
     named = human is None or isinstance(human, str)
     settings |= cast.human_settings() if named else {"env_model": name_of(human)}
-    ours, at_once = type(played).__module__.startswith("sweet_rl."), chosen.at_once(concurrency)
+    at_once = chosen.at_once(concurrency)
     found: dict[tuple[str, int], Trajectory] = {}
     with _recorded(output_path, settings):
         async with AsyncExitStack() as stack:
@@ -219,7 +391,7 @@ async def simulate(
                 stack.push_async_callback(journal.flush)
             await rollout(
                 todo,
-                make_env=playing.make_env if ours else lambda: OwnEnv(playing.make_env(), played.name),
+                make_env=playing.make_env,
                 policy=playing.policy,
                 on_finished=on_finished,
                 concurrency=min(at_once, max(1, len(todo))),
@@ -263,11 +435,13 @@ def evaluate(world: World | str = "code", tasks: Tasks | None = None, **settings
         SweetRLError: as `simulate` and `grade`.
     """
     played = world_for(world)
-    if {"epochs", "repeats"} <= settings.keys():
-        raise UsageError("epochs is another name of repeats: give one of them.")
-    repeats = settings.setdefault("repeats", settings.pop("epochs", 1))
-    for name in settings.keys() - inspect.signature(simulate).parameters.keys():
-        raise no_such("argument of evaluate", name, inspect.signature(simulate).parameters)
+    if "epochs" in settings:  # another name of repeats
+        settings = {"repeats": settings["epochs"]} | {
+            name: it for name, it in settings.items() if name != "epochs"
+        }
+    if unknown := settings.keys() - inspect.signature(simulate).parameters.keys():
+        raise no_such("argument of evaluate", min(unknown), inspect.signature(simulate).parameters)
+    repeats = settings.get("repeats", 1)
     graded = grade(simulate(played, tasks, **settings))
     found, players = episodes_of(graded, played), graded[0].provenance
     title = f"{players['agent_model']} in {played.name}" + (f" x {repeats}" if repeats > 1 else "")

@@ -1,7 +1,6 @@
 """Runs coroutines for callers without an event loop, or with a running one, as in a notebook.
 
-All calls share one loop in a thread of its own: an agent's connections live from one call to the next, and a
-loop that runs in the caller's thread does not matter.
+All calls share one loop in a thread of its own: an agent's connections live from one call to the next.
 """
 
 from __future__ import annotations
@@ -15,40 +14,16 @@ from typing import Any, ParamSpec, TypeVar
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
+_beginning = threading.Lock()
 
 
-class _Loop:
-    """The loop, begun when it is first needed; a process that was forked begins its own."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    def get(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=self._loop.run_forever, name="sweet_rl interface", daemon=True
-                )
-                self._thread.start()
-            return self._loop
-
-    @property
-    def is_here(self) -> bool:
-        return threading.current_thread() is self._thread
-
-
-_own = _Loop()
-
-
-def _begin_anew() -> None:
-    global _own  # noqa: PLW0603 - threads do not survive a fork
-    _own = _Loop()
-
-
-os.register_at_fork(after_in_child=_begin_anew)
+@functools.cache
+def _own(process: int) -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
+    """The loop of this process and its thread, begun when it is first needed: threads do not survive a fork."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name=f"sweet_rl interface {process}", daemon=True)
+    thread.start()
+    return loop, thread
 
 
 def wait_for(work: Coroutine[Any, Any, Result], *, instead: str) -> Result:
@@ -56,11 +31,12 @@ def wait_for(work: Coroutine[Any, Any, Result], *, instead: str) -> Result:
 
     `instead` is what those are to await who are on the loop already.
     """
-    if _own.is_here:
+    with _beginning:
+        loop, thread = _own(os.getpid())
+    if threading.current_thread() is thread:
         work.close()
         raise RuntimeError(f"This would wait for itself: an agent, a human or a world awaits {instead}.")
-    loop, ended = _own.get(), threading.Event()
-    begun: list[asyncio.Task[Result]] = []
+    ended, begun = threading.Event(), list[asyncio.Task[Result]]()
 
     def begin() -> None:
         begun.append(loop.create_task(work))

@@ -1,6 +1,6 @@
-"""Checks before a long run: data, models, disk, GPUs, packages, servers. They take seconds and change nothing.
+"""Says what a pipeline lacks before it starts: data, models, disk, GPU memory, programs, packages, servers.
 
-Nothing here knows stages or their flags (`needs` does). Memory and disk of a training are estimates.
+It takes seconds and changes nothing; memory and disk are rough estimates.
 """
 
 from __future__ import annotations
@@ -8,31 +8,29 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
-import math
 import os
 import re
 import shutil
-import struct
 import subprocess
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final, Literal, NamedTuple
 
+from sweet_rl.browsers.page import RenderFlags
 from sweet_rl.chat.formats import model_path
+from sweet_rl.cli.servers import key_in
+from sweet_rl.cli.stage import built
 from sweet_rl.errors import SweetRLError, UsageError
-from sweet_rl.flags import listed
-from sweet_rl.openai_client import OpenAIClient, RequestFailed, RetryPolicy, shown
-from sweet_rl.records import read_rows
-from sweet_rl.records.rows import trajectory_from_row
-from sweet_rl.types import Json
-from sweet_rl.worlds import load_tasks, world_of
+from sweet_rl.openai_client import OpenAIClient, RetryPolicy, base_url_from, shown
+from sweet_rl.pipelines.steps import COPY, Step
+from sweet_rl.players import HumanFlags
+from sweet_rl.players.cast import Cast
+from sweet_rl.worlds import load_tasks, options_of, world_of
 from sweet_rl.worlds.dialogue import HUB_REPOSITORY, published_data
 
-GB: Final = 1e9
 _INSTALL: Final = {
     "deepspeed": "pip install '.[deepspeed]'",
     "flash_attn": "--set values.flash_attn=false, or pip install flash-attn",
@@ -41,405 +39,265 @@ _INSTALL: Final = {
     "torch": "make install, or pip install '.[training]'",
     "PIL": "pip install '.[pages]'",
 }
+_TRAINS: Final = frozenset({"train_dpo", "train_sft", "train_reward_model"})
+_PROCESSES: Final = ("--num_gpus", "--nproc-per-node", "--nproc_per_node", "--num_processes")
+_DIALOGUE_BYTES: Final = 60e3
+_ONCE: Final = RetryPolicy(attempts=1, timeout_s=8, patience_s=8)
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One check and its result: "wrong" would end the run, "warn" may, or makes it another run than intended."""
+class Finding(NamedTuple):
+    """One check and its result: "WRONG" would end the run, "WARN" may."""
 
-    level: Literal["ok", "warn", "wrong"]
+    level: Literal["OK", "WARN", "WRONG"]
     what: str
     seen: str
     repair: str = ""
 
     def __str__(self) -> str:
-        line = f"{self.level.upper():<6} {self.what}: {self.seen}"
-        return f"{line}\n       repair: {self.repair}" if self.repair else line
+        return f"{self.level:<6} {self.what}: {self.seen}" + f"\n       repair: {self.repair}" * bool(
+            self.repair
+        )
 
 
-fine, warn, wrong = partial(Finding, "ok"), partial(Finding, "warn"), partial(Finding, "wrong")
+class Server(NamedTuple):
+    """An external server, the model that is asked for there, and the line that starts it."""
+
+    what: str
+    urls: tuple[str, ...]
+    model: str  # "auto" for the first that is offered
+    key: str | None
+    start: str
+    late: bool = False
 
 
-# ---- data
+class Needed(NamedTuple):
+    """About what a step takes; None where there is no basis."""
+
+    seconds: float | None = None  # as its last run
+    disk: float | None = None  # bytes
+    memory: float | None = None  # bytes of each GPU, or of main memory without GPUs
+
+    def __str__(self) -> str:
+        time = "unknown" if self.seconds is None else f"about {self.seconds:,.0f} s, as last time"
+        disk, memory = (
+            "unknown" if size is None else f"about {size / 1e9:.1f} GB" for size in (self.disk, self.memory)
+        )
+        return f"time: {time}; disk: {disk}; memory of each process: {memory}"
 
 
-def look_at_tasks(what: str, source: str, *, wanted: int, variable: str, world: str) -> Finding:
-    """A task source: as many tasks as are wanted, each with what its world needs."""
-    name, _, split = source.partition(":")
-    file = f"backend_tasks/{split or 'test'}.jsonl"
-    if name == HUB_REPOSITORY and not _in_hub_cache(HUB_REPOSITORY, file, repo_type="dataset"):
-        repair = f"hf download {HUB_REPOSITORY} --repo-type dataset"
-        return warn(what, f"{source} is not in the hub's cache and will be fetched.", repair)
-    if source.endswith(".jsonl") and not Path(source).is_file():
-        lists = world_of(world).tasks
-        repair = lists.how_to_get(Path(source)) if lists.how_to_get else f"name another file, or {lists.test}"
-        return wrong(what, f"there is no file {source!r}", repair)
+def needed(step: Step, seconds: float | None, steps: Sequence[Step]) -> Needed:
+    """A rough estimate: 16 bytes a trained weight, shared as the flags say, and the activations of one pass."""
+    flags = _flags(step)
+    if step.run == "simulate_interactions":
+        return Needed(seconds, flags.num_tasks * flags.repeats * _DIALOGUE_BYTES)
+    if step.run not in _TRAINS:
+        return Needed(seconds)
+    made_of = {_flags(one).save_path: str(_flags(one).pretrain) for one in steps if one.run in _TRAINS}
+    name = str(flags.pretrain)
+    while name in made_of and not Path(name, "config.json").is_file():  # as large as what it is made of
+        name = made_of.pop(name)
     try:
-        tasks = load_tasks(source, num_tasks=wanted)
-    except SweetRLError as error:
-        return wrong(what, str(error), "name another source, or repair the file")
-    if len(tasks) < wanted:
-        seen = f"{source} has {len(tasks)} tasks, {wanted} are wanted"
-        return wrong(what, seen, f"{variable}={len(tasks)}, or the whole file" if tasks else "another file")
-    named = world_of(world)
-    for task in tasks:
-        if lacks := named.tasks.lacks(task):
-            seen = f"task {task.task_id!r} of {source} has no {lacks}"
-            return wrong(what, seen, f"tasks of {named.name}, such as {named.tasks.test}")
-    return fine(what, f"{len(tasks)} of {source}")
+        folder = Path(model_path(name)).expanduser()
+        config = json.loads((folder / "config.json").read_text("utf-8"))
+        stored = 2 if str(config.get("torch_dtype") or config.get("dtype")) in {"bfloat16", "float16"} else 4
+        weights = sum(file.stat().st_size for file in folder.glob("*.safetensors")) / stored
+        layers, width = int(config.get("num_hidden_layers") or 1), int(config.get("hidden_size") or 1)
+    except (
+        OSError,
+        ValueError,
+        UsageError,
+    ):  # not on this machine: as its name says, a width of 128 for each layer
+        billions = re.search(r"(?<![\d.])(\d+(?:\.\d+)?)B(?![A-Za-z])", name)
+        if billions is None:
+            return Needed(seconds)
+        weights = float(billions[1]) * 1e9
+        layers = max(1, round((weights / (12 * 128**2)) ** (1 / 3)))
+        width = 128 * layers
+    words = [part for word in step.launcher for part in word.split("=")]
+    numbers = [after for word, after in pairwise(words) if word in _PROCESSES and after.isdigit()]
+    processes = int(numbers[0]) if numbers else 1
+    deepspeed = flags.shard_with != "fsdp2" and (processes > 1 or flags.adam_offload)
+    stage = 3 if flags.shard_with == "fsdp2" else int(flags.zero_stage) if deepspeed else 0
+    half = 2 if flags.bf16 and deepspeed else 4
+    states = 0 if flags.adam_offload else 16 - 2 * half
+    # bytes of a weight, of its gradient, of Adam's states, and from which stage on they are shared
+    parts: list[tuple[float, int]] = [(half, 3), (half, 2), (states, 1)]
+    if flags.lora_rank:  # what is trained is small
+        parts = [(0.55 if flags.load_in_4bit else half, 3)]
+    held = sum(size / (processes if stage >= least else 1) for size, least in parts)
+    tokens = flags.max_tokens_per_batch or 2 * int(flags.micro_train_batch_size or 1) * int(flags.max_len)
+    memory = weights * held + tokens * width * (layers * (2 if flags.gradient_checkpointing else 40) + 40)
+    kept = flags.max_ckpt_num if flags.save_steps > 0 and not flags.lora_rank else 0
+    return Needed(seconds, weights * (half + 16 * kept), memory)
 
 
-def look_at_dialogues(path: str, *, repeats: int, flag: str = "OFFLINE") -> Finding:
-    """Trajectories to learn from: readable, with prompts, `repeats` rows for each task."""
-    what, named = "dialogues to learn from", Path(path)
-    if not named.is_file():
-        above = next((folder for folder in named.parents if folder.is_dir()), Path())
-        near = sorted([*above.glob(named.name), *above.glob(f"*/{named.name}")])
-        repair = f"{flag}={near[0]}" if near else published_data(named)
-        return wrong(what, f"there is no file {path!r}", repair)
-    try:
-        rows = list(islice(read_rows(path), 100))  # a published file has 15,000 and may take a gigabyte
-        for line, row in rows:
-            trajectory_from_row(row, path=path, line=line)
-    except SweetRLError as error:
-        return wrong(what, str(error), f"fetch or make {path} again")
-    if not rows:
-        return wrong(what, f"{path} is empty", "fetch or make it again")
-    entries = [entry for _, row in rows for entry in row["dialogue_history"]]
-    turns = [entry for entry in entries if entry.get("role") == "assistant"]
-    if not turns or not all(turn.get("input") for turn in turns):
-        seen = f"{path}: an agent's turn has no 'input', the prompt that it answered"
-        return wrong(what, seen, "take trajectories of simulate_interactions, or published ones")
-    count = lines_of(named)
-    if count % repeats:
-        seen = f"{path} has {count} rows, which is no multiple of {repeats} repeats of each task"
-        return wrong(what, seen, "set values.repeats to those that the file has, or fetch the whole file")
-    return fine(what, f"{count} rows of {path}, {repeats} of each of {count // repeats} tasks")
-
-
-def lines_of(path: Path) -> int:
-    with path.open("rb") as file:
-        return sum(1 for _ in file)
-
-
-def _in_hub_cache(name: str, file: str, **kind: str) -> Path | None:
-    """Where the hub's cache has a file of a model or data set."""
-    try:
-        from huggingface_hub import try_to_load_from_cache  # an extra
-        from huggingface_hub.errors import HFValidationError
-    except ImportError:
-        return None
-    try:
-        found = try_to_load_from_cache(name, file, **kind)
-    except HFValidationError:
-        return None
-    return Path(found) if isinstance(found, str) else None
-
-
-# ---- the machine
-
-
-class Gpu(NamedTuple):
-    """One GPU: bytes of memory, and how many of them are free."""
-
-    total: float
-    free: float
-
-
-def gpus() -> list[Gpu]:
-    """The GPUs that child processes see; none where nvidia-smi lists none."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return []
-    query = [program, "--query-gpu=memory.total,memory.free", "--format=csv,noheader,nounits"]
-    try:
-        done = subprocess.run(query, capture_output=True, text=True, timeout=8, check=True)
-        found = [Gpu(*(float(part) * 2**20 for part in line.split(","))) for line in done.stdout.splitlines()]
-    except (OSError, ValueError, TypeError, subprocess.SubprocessError):
-        return []
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is None:
-        return found
-    named = listed(visible)
-    if not all(part.isdigit() for part in named):
-        return found[: len(named)]  # named by their identity
-    return [found[int(part)] for part in named if int(part) < len(found)]
-
-
-def look_at_output(folder: Path) -> Finding:
-    """Whether files can be written there, by writing one."""
+def look(steps: Sequence[Step], folder: Path, every: Sequence[Step]) -> Iterator[Finding]:
+    """Yield what is found of each thing that steps need; what lies in the folder, the pipeline (`every`) makes."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".preflight-") as file:
             file.write(b"x" * 4096)
             file.flush()
             os.fsync(file.fileno())
+        yield Finding("OK", "output", f"{folder} can be written")
     except OSError as error:
-        return wrong(
-            "output", f"{folder} cannot be written: {error.strerror}", "another folder (--set folder=...)"
+        seen = f"{folder} cannot be written: {error.strerror}"
+        yield Finding("WRONG", "output", seen, "another folder (--set folder=...)")
+
+    def made_here(name: str) -> bool:
+        return folder.absolute() in Path(name).absolute().parents
+
+    programs, packages, talks, models = list[str](), list[str](), list[Step](), list[str]()
+    for step in steps:
+        flags, setting = _flags(step), f"--set stages.{step.name}.with"
+        programs += step.launcher[:1]
+        if step.run == COPY and not Path(flags.input_path).is_file():
+            seen, repair = f"there is no file {flags.input_path!r}", published_data(Path(flags.input_path))
+            yield Finding("WRONG", "dialogues to learn from", seen, repair)
+        if step.run in _TRAINS:
+            models += [] if made_here(flags.pretrain) else [flags.pretrain]
+            packages += ["torch", "transformers"] + ["flash_attn"] * bool(flags.flash_attn)
+            packages += ["deepspeed"] * bool(step.launcher[:1] == ("deepspeed",) or flags.deepspeed_config)
+        if getattr(flags, "agent", None) == "vllm":
+            programs += [flags.vllm_python] if flags.vllm_python else []
+            packages += [] if flags.vllm_python else ["vllm"]
+        if step.run == "simulate_interactions":
+            talks.append(step)
+            if not made_here(flags.input_path):
+                asked = (flags.input_path, flags.num_tasks, flags.world, f"{setting}.num_tasks")
+                yield look_at_tasks(f"tasks of {step.name}", *asked)
+            if issubclass(world_of(flags.world).options, RenderFlags):
+                programs.append(flags.browser)
+                packages.append("PIL")
+    yield from map(look_at_model, dict.fromkeys(models))
+    takes = [needed(step, None, every) for step in steps]
+    if sizes := [one.disk for one in takes if one.disk]:
+        free, most = shutil.disk_usage(folder if folder.exists() else ".").free, sum(sizes)
+        seen = f"{free / 1e9:.1f} GB are free, about {most / 1e9:.1f} GB are needed where it is known"
+        repair = (
+            ""
+            if free > most
+            else "another folder (--set folder=...), room on this disk, or fewer checkpoints"
         )
-    return fine("output", f"{folder} can be written")
-
-
-def look_at_disk(folder: Path, needed: float, parts: str) -> Finding:
-    """Whether the disk has room for the outputs."""
-    there = next((one for one in (folder, *folder.absolute().parents) if one.exists()), Path("/"))
-    free = shutil.disk_usage(there).free
-    seen = f"{free / GB:.1f} GB are free at {there}, about {needed / GB:.1f} GB are needed ({parts})"
-    if free < needed:
-        return wrong(
-            "disk", seen, "another folder (--set folder=...), room on this disk, or fewer checkpoints"
-        )
-    tight = free < 1.5 * needed
-    return warn("disk", seen, "these are estimates: make some room") if tight else fine("disk", seen)
-
-
-def look_at_gpus(found: Sequence[Gpu], *, processes: int, needed: float, parts: str) -> Finding:
-    """Whether the training has as many GPUs as processes, and each has the memory."""
-    what, need = "GPU memory", f"about {needed / GB:.1f} GB"
-    if not found:
-        seen = f"nvidia-smi lists no GPU; {need} are needed ({parts})"
-        if processes > 1:
-            return wrong(what, seen, "a machine with GPUs, or a launcher with one process")
-        repair = "none, if the CPU shall train; large models take long"
-        return warn(what, f"{seen}, in main memory then", repair)
-    if processes > len(found):
-        seen = f"{processes} processes are to be launched, and there are {len(found)} GPUs"
-        return wrong(what, seen, f"--set values.gpus={len(found)}, if that is enough memory")
-    least, free = min(gpu.total for gpu in found), min(gpu.free for gpu in found)
-    seen = f"{need} of each GPU's {least / GB:.1f} GB are needed ({parts})"
-    if needed > least:
+        yield Finding("OK" if free > most else "WRONG", "disk", seen, repair)
+    memory = max((one.memory for one in takes if one.memory), default=0.0)
+    if (there := gpu_bytes()) and memory:
+        seen = f"about {memory / 1e9:.1f} GB of each GPU's {there / 1e9:.1f} GB are needed"
         more = "more GPUs, --zero_stage 3, --lora_rank, --adam_offload or a smaller --max_len"
-        return wrong(what, seen, f"{more} in the configuration")
-    if needed > free:
-        return warn(what, f"{seen}, and {free / GB:.1f} GB are free", "end what else runs there (nvidia-smi)")
-    if needed > 0.9 * least:
-        return warn(what, seen, "that is tight: a smaller --max_len, or --adam_offload")
-    return fine(what, seen)
-
-
-def look_at_main_memory(needed: float) -> Finding:
-    """Whether main memory has room for offloaded tensors."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    seen = f"{total / GB:.0f} GB, about {needed / GB:.0f} GB are needed for Adam's states"
-    what, repair = "main memory", "no --adam_offload, or --lora_rank"
-    return wrong(what, seen, repair) if needed > total else fine(what, seen)
-
-
-def look_at_programs(programs: Sequence[str], packages: Sequence[str]) -> list[Finding]:
-    """Programs on the path, and packages of this environment, that stages will ask for."""
+        yield Finding("OK" if memory < there else "WRONG", "GPU memory", seen, "" if memory < there else more)
     lacking = {name: "is not on the path" for name in programs if shutil.which(name) is None}
     lacking |= {name: "is not installed" for name in packages if importlib.util.find_spec(name) is None}
-    what, other = "programs and packages", "install it, or another configuration"
-    if not lacking:
-        return [fine(what, ", ".join(dict.fromkeys([*programs, *packages])))]
-    return [wrong(what, f"{name!r} {why}", _INSTALL.get(name, other)) for name, why in lacking.items()]
+    for name, why in lacking.items():
+        repair = _INSTALL.get(name, "install it, or another configuration")
+        yield Finding("WRONG", "programs and packages", f"{name!r} {why}", repair)
+    if not lacking and (named := dict.fromkeys([*programs, *packages])):
+        yield Finding("OK", "programs and packages", ", ".join(named))
+    late = any(step.run == COPY for step in every)  # dialogues that there are already come first
+    try:
+        servers = [server for step in talks for server in servers_of(step, late=late)]
+    except UsageError as error:
+        yield Finding("WRONG", "servers", str(error), "correct the file")
+        return
+    yield from asyncio.run(look_at_servers(dict.fromkeys(servers)))
 
 
-# ---- models, and what their training needs
-
-_TRAINED: Final = 16
-"""Bytes of a trained parameter: weight, gradient, Adam's two states, and of a half one a float32 copy."""
-
-_OF_A_LAYER: Final = 40
-"""Bytes that the layer being computed keeps, for each token and channel; measured orders, not more."""
+def _flags(step: Step) -> Any:
+    """A step's flags by name, defaults included."""
+    return SimpleNamespace(**{**step.defaults, **step.settings})
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
-    """A model in numbers that memory depends on."""
-
-    parameters: int
-    layers: int
-    width: int
-
-    @property
-    def short(self) -> str:
-        """Its parameters, as people say it."""
-        billions = self.parameters / 1e9
-        return f"{billions:.1f} billion weights" if billions >= 0.1 else f"{self.parameters:,} weights"
+def gpu_bytes() -> float:
+    """The memory of the smallest GPU that nvidia-smi lists; 0 where it lists none."""
+    query = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    try:
+        done = subprocess.run(query, capture_output=True, text=True, timeout=8, check=True)
+        return min((float(line) * 2**20 for line in done.stdout.splitlines()), default=0.0)
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Training:
-    """How a model is trained."""
+def look_at_tasks(what: str, source: str, wanted: int, world: str, flag: str) -> Finding:
+    """A task source: as many tasks as are wanted, each with what its world needs."""
+    lists = world_of(world).tasks
+    if source.partition(":")[0] == HUB_REPOSITORY:
+        repair = f"hf download {HUB_REPOSITORY} --repo-type dataset"
+        return Finding("WARN", what, f"{source} is fetched from the hub, where its cache has it not", repair)
+    if source.endswith(".jsonl") and not Path(source).is_file():
+        repair = lists.how_to_get(Path(source)) if lists.how_to_get else f"name another file, or {lists.test}"
+        return Finding("WRONG", what, f"there is no file {source!r}", repair)
+    try:
+        tasks = load_tasks(source, num_tasks=wanted)
+    except SweetRLError as error:
+        return Finding("WRONG", what, str(error), "name another source, or repair the file")
+    if len(tasks) < wanted:
+        seen = f"{source} has {len(tasks)} tasks, {wanted} are wanted"
+        return Finding("WRONG", what, seen, f"{flag}={len(tasks)}, or the whole file")
+    for task in tasks:
+        if lacks := lists.lacks(task):
+            seen = f"task {task.task_id!r} of {source} has no {lacks}"
+            return Finding("WRONG", what, seen, f"tasks of {world_of(world).name}, such as {lists.test}")
+    return Finding("OK", what, f"{len(tasks)} of {source}")
 
-    processes: int = 1  # that share the work, a GPU each
-    sharded: int = 0  # what is in parts: 0 nothing, 1 Adam's states, 2 gradients too, 3 weights too
-    half: bool = False  # weights are kept in bfloat16 beside a float32 copy (DeepSpeed with --bf16)
-    lora_rank: int = 0  # of an adapter; 0: all weights are trained
-    four_bits: bool = False  # the base is in 4 bits
-    offload: bool = False  # Adam's states are in main memory
-    recompute: bool = False  # activations are computed again
-    tokens: int = 0  # in one forward pass
-    kept: int = 0  # checkpoints on the way that are kept
 
-
-def look_at_model(name: str) -> tuple[Size | None, Finding]:
-    """How large a model is, and whether its folder is whole.
-
-    A model that is not on this machine has the size that its name says; None where that says nothing.
-    """
-    what = "model"
+def look_at_model(name: str) -> Finding:
+    """Whether a model's folder is whole."""
     try:
         folder = Path(model_path(name)).expanduser()
     except UsageError as error:
-        return None, wrong(what, str(error), f"sweet-rl fetch_model {name}")
+        return Finding("WRONG", "model", str(error), f"sweet-rl fetch_model {name}")
     if not folder.is_dir():
-        cached = _in_hub_cache(name, "config.json")
-        if cached is None:
-            size, billions = None, re.search(r"(?<![\d.])(\d+(?:\.\d+)?)B(?![A-Za-z])", name)
-            if billions is not None:  # with the usual proportions: a width of 128 for each layer
-                parameters = int(float(billions[1]) * 1e9)
-                layers = max(1, round((parameters / (12 * 128**2)) ** (1 / 3)))
-                size = Size(parameters, layers, 128 * layers)
-            seen = f"{name!r} is no folder and not in the hub's cache; the first stage would fetch it"
-            return size, warn(what, seen, f"hf download {name}")
-        folder = cached.parent
-    problem = ""
+        seen = f"{name!r} is no folder here: the first stage fetches it, where the hub's cache has it not"
+        return Finding("WARN", "model", seen, f"hf download {name}")
     index = folder / "model.safetensors.index.json"
-    tokenizers = ("tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_config.json")
-    if not (folder / "config.json").is_file():
-        problem = "has no config.json"
-    elif index.is_file():
-        shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-        if gone := sorted(name for name in shards if not (folder / name).is_file()):
-            problem = f"lacks {len(gone)} of {len(shards)} files of weights ({gone[0]}, ...)"
-    elif not [*folder.glob("*.safetensors"), *folder.glob("*.bin")]:
-        problem = "lacks weights (*.safetensors)"
-    if not problem and not any((folder / name).is_file() for name in tokenizers):
-        problem = "lacks a tokenizer"
-    if problem:
-        return None, wrong(what, f"{folder} {problem}", f"hf download {name}, or another folder")
-    size = size_of(folder)
-    return size, fine(what, f"{folder}: {size.short}")
+    shards = set(json.loads(index.read_text("utf-8"))["weight_map"].values()) if index.is_file() else set()
+    lacks = [one for one in ("config.json", *sorted(shards)) if not (folder / one).is_file()]
+    if not shards and not [*folder.glob("*.safetensors"), *folder.glob("*.bin")]:
+        lacks.append("weights (*.safetensors)")
+    if not [*folder.glob("tokenizer*"), *folder.glob("vocab.json")]:
+        lacks.append("a tokenizer")
+    if lacks:
+        seen = f"{folder} lacks {', '.join(lacks)}"
+        return Finding("WRONG", "model", seen, f"hf download {name}, or another folder")
+    return Finding("OK", "model", str(folder))
 
 
-def size_of(folder: Path) -> Size:
-    """Counted in the headers of the files of weights, where they say it, else from the configuration."""
-    config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    config = config.get("text_config") or config
-    layers = int(config.get("num_hidden_layers") or config.get("n_layer") or 1)
-    width = int(config.get("hidden_size") or config.get("n_embd") or 1)
-    counted = 0
-    for path in folder.glob("*.safetensors"):
-        try:
-            with path.open("rb") as file:
-                header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
-        except (OSError, ValueError, struct.error):
-            continue
-        counted += sum(math.prod(one["shape"]) for name, one in header.items() if name != "__metadata__")
-    if counted:
-        return Size(counted, layers, width)
-    heads = int(config.get("num_attention_heads") or config.get("n_head") or 1)  # a Llama or its like
-    head = int(config.get("head_dim") or width // heads)
-    shared = int(config.get("num_key_value_heads") or heads)
-    inner = int(config.get("intermediate_size") or 4 * width)
-    matrices = 3 if "intermediate_size" in config else 2
-    layer = 2 * width * head * (heads + shared) + matrices * width * inner + 2 * width
-    words = (1 if config.get("tie_word_embeddings") else 2) * int(config.get("vocab_size") or 0) * width
-    return Size(layers * layer + words + width, layers, width)
-
-
-def gpu_bytes(size: Size, training: Training) -> float:
-    """About what one GPU holds of it: weights, gradients, Adam's states, activations."""
-    n, trained, base = training.processes, size.parameters, 0.0
-    if training.lora_rank:
-        trained = 4 * 2 * training.lora_rank * size.width * size.layers
-        base = size.parameters * (0.55 if training.four_bits else 2 if training.half else 4)
-        base /= n if training.sharded == 3 else 1
-    weight = gradient = 2 if training.half else 4
-    states = 0 if training.offload else _TRAINED - weight - gradient
-    shares = ((weight, 3), (gradient, 2), (states, 1))  # bytes, and from which stage on in parts
-    held = sum(trained * part / (n if training.sharded >= stage else 1) for part, stage in shares)
-    kept = 2 * size.layers if training.recompute else _OF_A_LAYER * size.layers
-    return base + held + training.tokens * size.width * (kept + _OF_A_LAYER)
-
-
-def main_memory_bytes(size: Size, training: Training) -> float:
-    """What all processes of a machine hold outside GPUs: Adam's states, where they are offloaded."""
-    return size.parameters * 12.0 if training.offload and not training.lora_rank else 0.0
-
-
-def disk_bytes(size: Size, training: Training) -> float:
-    """About what a training writes: the model, and the checkpoints that are kept."""
-    checkpoint = 0 if training.lora_rank else size.parameters * _TRAINED
-    return size.parameters * (2 if training.half else 4) + training.kept * checkpoint
-
-
-# ---- servers
-
-_ONCE: Final = RetryPolicy(attempts=1, timeout_s=8, patience_s=8)
-_PICTURE: Final = (  # white, of 28 x 28 pixels
-    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAABwAAAAcCAAAAABXZoBIAAAAFElEQVR42mP4jwcwjEqOSo5KwgAA0FYNHp/Mo7cAAAAA"
-    "SUVORK5CYII="
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Server:
-    """An external server, and what the run will ask of it."""
-
-    what: str
-    urls: Sequence[str]  # each is looked at
-    model: str  # its name there; "auto" for the first that is offered
-    key: str | None = field(default=None, repr=False)
-    max_tokens: int = 4096  # of a reply, as the run will ask for
-    prompt: str = "Say yes."  # like what the run will ask
-    pictures: int = 0  # that a message will have
-    chat: bool = True  # messages are sent; else a prompt
-    start: str = ""  # the line that starts it
-    late: bool = False  # it is not needed at once
-
-
-async def look_at_servers(servers: Sequence[Server]) -> list[Finding]:
-    """All of them at once: what each offers, and one small request to each."""
-    return list(await asyncio.gather(*(_look(server, url) for server in servers for url in server.urls)))
-
-
-async def _look(server: Server, url: str) -> Finding:
-    try:
-        client = OpenAIClient([url], api_key=server.key, retry=_ONCE)
-    except SweetRLError as error:
-        return wrong(server.what, str(error), "correct the variable with the key")
-    try:
-        found = await asyncio.wait_for(_ask(server, client, shown(url)), timeout=2 * _ONCE.timeout_s)
-    except RequestFailed as error:
-        failure = error.failure
-        status = f" {failure.status}" if failure.status else ""
-        seen = f"{shown(url)} did not answer a small request ({failure.kind}{status}: {failure.detail})"
-        found = wrong(server.what, seen, server.start)
-    except (SweetRLError, TimeoutError) as error:
-        seen = str(error).partition(" Correct the address")[0] or f"{shown(url)} does not answer in time"
-        found = wrong(server.what, seen, server.start)
-    finally:
-        await client.close()
-    if found.level == "wrong" and server.late:
-        return warn(found.what, f"{found.seen} (it is asked in the last stages)", found.repair)
+def servers_of(step: Step, *, late: bool) -> list[Server]:
+    """The human's server and the agent's, where they have one; `late`: it is not needed at once."""
+    flags, found = _flags(step), list[Server]()
+    world, human = world_of(flags.world), built(HumanFlags, vars(flags))
+    cast = Cast(world=world, options=options_of(world, vars(flags)), human=human)
+    cast.check_human()
+    if cast.human_served:
+        start = f"hostname and port of simulate_interactions, or there: {world.user.server}"
+        key = key_in(flags.env_api_key_var)
+        found.append(Server("human", tuple(human.urls), flags.env_model, key, start, late))
+    if flags.agent == "openai" or (flags.agent == "auto" and flags.agent_base_url):
+        urls = base_url_from("", 0, flags.agent_base_url)
+        key, start = key_in(flags.agent_api_key_var), "correct agent_base_url, or start it"
+        found.append(Server("agent", tuple(urls), flags.agent_model, key, start, late))
     return found
 
 
-async def _ask(server: Server, client: OpenAIClient, url: str) -> Finding:
-    model, offered = server.model, list[str]()
-    try:
-        offered = [str(one.get("id")) for one in await client.models()]
-    except SweetRLError:
-        if model == "auto":
-            raise  # a server need not list its models where one is named
-    if model == "auto":
-        if not offered:
-            return wrong(server.what, f"{url} offers no model", server.start)
-        model = offered[0]
-    elif offered and model not in offered:
-        seen = f"{url} offers {', '.join(offered)}, and not {model!r}"
-        return wrong(server.what, seen, "name what it offers, or start the other one")
-    if server.chat:
-        picture = {"type": "image_url", "image_url": {"url": _PICTURE}}
-        seeing: Json = [{"type": "text", "text": server.prompt}, *[picture] * server.pictures]
-        messages = [{"role": "user", "content": seeing if server.pictures else server.prompt}]
-        limits = {"max_tokens": server.max_tokens, "temperature": 0}
-        await client.chat({"model": model, "messages": messages, **limits})
-    else:
-        await client.complete({"model": model, "prompt": server.prompt, "max_tokens": 1})
-    sees = f" and takes {server.pictures} pictures" if server.pictures else ""
-    return fine(server.what, f"{model} answers at {url}{sees}")
+async def look_at_servers(servers: Iterable[Server]) -> list[Finding]:
+    """All of them at once: whether each answers, and offers the model."""
+
+    async def look(server: Server, url: str) -> Finding:
+        try:
+            client = OpenAIClient([url], api_key=server.key, retry=_ONCE)
+        except SweetRLError as error:
+            return Finding("WRONG", server.what, str(error), "correct the variable with the key")
+        try:
+            auto = server.model == "auto"
+            offered = [str(one.get("id")) for one in await client.models(needed=auto)]
+            if server.model in offered or (offered and auto) or not (offered or auto):
+                return Finding("OK", server.what, f"{server.model} is at {shown(url)}")
+            seen = f"{shown(url)} offers {', '.join(offered) or 'no model'}, and not {server.model!r}"
+        except SweetRLError as error:
+            seen = str(error).partition(" Correct the address")[0]
+        finally:
+            await client.close()
+        level: Literal["WARN", "WRONG"] = "WARN" if server.late else "WRONG"
+        seen += " (it is asked in the last stages)" * server.late
+        return Finding(level, server.what, seen, server.start)
+
+    return list(await asyncio.gather(*(look(server, url) for server in servers for url in server.urls)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -29,17 +30,13 @@ class RunFlags(FileFlags, Jobs):
 
     dry_run: bool = flag(
         False,
-        "run nothing: show every stage's command, whether it would run and why, and what it is expected to take.",
+        "run nothing: show every stage's command, whether it would run and why, and about what it takes.",
     )
     only: str = flag("", "run these stages alone; names with commas between them.")
     until: str = flag("", "stop after these stages: they are run, with all that they need.")
     preflight: Literal["yes", "only", "no"] = flag(
         "yes",
         "look first whether the stages to run have what they need; only: and run nothing; no: begin at once.",
-    )
-    replace: bool = flag(
-        False,
-        "throw away what a stage made before its settings or inputs changed; default: it is moved to FOLDER/replaced.",
     )
 
 
@@ -58,10 +55,9 @@ def run(flags: RunFlags, /, *set: str) -> None:
     Args:
         set: --set NAME=VALUE gives a value of the file another one: values.model=/models/mine, folder=outputs/run2, iterations=2, stages.critic.with.beta=0.2.
     """
-    from sweet_rl.pipelines.needs import look, plan
     from sweet_rl.pipelines.pipeline import build, laid_over, override, read_file
-    from sweet_rl.pipelines.preflight import gpus
-    from sweet_rl.pipelines.running import run_steps
+    from sweet_rl.pipelines.preflight import look
+    from sweet_rl.pipelines.running import plan, run_steps
 
     tree = functools.reduce(laid_over, map(read_file, listed(flags.file)))
     for setting in set:
@@ -78,31 +74,17 @@ def run(flags: RunFlags, /, *set: str) -> None:
         wrong = 0
         for finding in look(to_run, pipeline.folder, pipeline.steps):
             print(finding, flush=True)
-            wrong += finding.level == "wrong"
+            wrong += finding.level == "WRONG"
         if wrong:
             raise UsageError(
-                f"{wrong} of the things that the run needs {'is' if wrong == 1 else 'are'} wrong (see above); "
-                "nothing was started. --preflight no starts without it."
+                f"The run lacks {wrong} of the things that it needs (see above); nothing was started. "
+                "--preflight no starts without them."
             )
     if flags.preflight == "only":
         return
-    alone = not gpus() and not any(step.launcher for step in steps)
-    run_steps(steps, pipeline.folder, jobs=flags.jobs, fresh=not alone, replace=flags.replace)
+    alone = shutil.which("nvidia-smi") is None and not any(step.launcher for step in steps)
+    run_steps(steps, pipeline.folder, jobs=flags.jobs, fresh=not alone)
     print(f"Done: {len(steps)} stages; what they made is in {pipeline.folder}")
-
-
-@stage("file")
-def preflight(flags: FileFlags, /, *set: str) -> None:
-    """Look at what a pipeline needs, before it begins: data, model, disk, GPUs, packages, servers.
-
-    Takes seconds and changes nothing. A line for each thing: OK, WARN or WRONG, the last two with a repair. Ends with
-    status 1 if something is wrong. `sweet-rl run` does it by itself. Memory and room on the disk are estimates.
-
-    Args:
-        flags: the pipeline, as `sweet-rl run` takes it.
-        set: as there.
-    """
-    run(flags.file, *set, preflight="only")
 
 
 def _sets(arguments: Sequence[str]) -> list[str]:
@@ -116,9 +98,9 @@ def _sets(arguments: Sequence[str]) -> list[str]:
             settings.append(left.pop(0) if word == "--set" else word.removeprefix("--set="))
         else:
             rest.append(word)
-    if settings and rest and rest[-1].replace("-", "_") in {"__dry_run", "__replace"}:
+    if settings and rest and rest[-1].replace("-", "_") == "__dry_run":
         rest[-1] += "=true"  # what follows is not its value
     return [*rest, *settings]
 
 
-run.rewrite_arguments = preflight.rewrite_arguments = _sets  # type: ignore[attr-defined]
+run.rewrite_arguments = _sets  # type: ignore[attr-defined]

@@ -29,6 +29,7 @@ from sweet_rl.chat.formats import folder_of
 from sweet_rl.cli.process import configure_process
 from sweet_rl.cli.stage import PARENT, STEP
 from sweet_rl.errors import ServiceError, UsageError
+from sweet_rl.pipelines.preflight import needed
 from sweet_rl.pipelines.steps import Step
 from sweet_rl.policies import parent_watchdog
 from sweet_rl.records import locked
@@ -42,13 +43,7 @@ _WATCH_S: Final = 0.2  # how often a worker looks whether its pipeline still run
 
 
 def run_steps(
-    steps: Sequence[Step],
-    folder: Path,
-    *,
-    jobs: int = 1,
-    fresh: bool = True,
-    small: bool = False,
-    replace: bool = False,
+    steps: Sequence[Step], folder: Path, *, jobs: int = 1, fresh: bool = True, small: bool = False
 ) -> None:
     """Run the steps that are not done, each once its `needs` and `after` are.
 
@@ -58,7 +53,6 @@ def run_steps(
         jobs: steps at once.
         fresh: a process for each; else one keeps torch loaded, and what it holds of a GPU's memory.
         small: one thread a process, and a step's output goes to a file: for many small steps.
-        replace: throw away what a changed step made before; else it is moved aside.
     """
     places = {step.name: f"{number}/{len(steps)}" for number, step in enumerate(steps, 1)}
     waiting, running = list(steps), dict[Future[float], Step]()
@@ -80,7 +74,7 @@ def run_steps(
             say(step, f"{look.why}: resumes")
             return resumed
         say(step, f"{look.why}: runs again")
-        if look.state == "begun" or replace:
+        if look.state == "begun":
             for path in outputs_of(look.record):
                 if path.is_dir():
                     shutil.rmtree(path)
@@ -123,6 +117,25 @@ def run_steps(
                     log = f"\nIts output: {_log(step, folder)}" if small else ""
                     words = f"The stage {step.name} failed: {why}\nIts command: {step.command}{log}"
                     raise ServiceError(words) from None
+
+
+def plan(steps: Sequence[Step], folder: Path) -> tuple[list[Step], list[str]]:
+    """The steps that would run, and the plan in lines; nothing is run or written."""
+    records, to_run, lines = Records(folder, steps), dict[str, Step](), list[str]()
+    states = {"new": "would run", "changed": "would run again", "begun": "would resume", "done": "done"}
+    for number, step in enumerate(steps, 1):
+        look = records.look(step)
+        state, why = states[look.state], look.why
+        if look.state == "done" and (after := [name for name in step.needs if name in to_run]):
+            state, why = "would run if its inputs change", f"after {', '.join(after)}"
+        lines.append(f"[{number}/{len(steps)}] {step.name}: {state}" + (f" ({why})" if why else ""))
+        lines.append(f"    $ {step.command}")
+        if state != "done":
+            to_run[step.name] = step
+            last = records.last(step.name)
+            seconds = float(last["wall_s"]) if last is not None and last["status"] == "finished" else None
+            lines.append(f"    {needed(step, seconds, steps)}")
+    return [*to_run.values()], [*lines, f"{len(to_run)} of {len(steps)} stages would run."]
 
 
 def seconds_of(folder: Path, steps: Sequence[Step]) -> dict[str, float]:

@@ -12,7 +12,6 @@ import functools
 import hashlib
 import os
 import platform
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -31,9 +30,9 @@ from sweet_rl.version import __version__
 _PACKAGES: Final = (
     "torch", "transformers", "tokenizers", "safetensors", "accelerate", "peft", "deepspeed", "bitsandbytes",
     "vllm", "ray", "datasets", "huggingface_hub", "hydra-core", "aiohttp", "numpy", "pillow",
+    "jericho", "alfworld", "textworld", "fast-downward-textworld", "verifiers", "inspect_ai", "openenv",
+    "skyrl-gym", "trl", "verl",
 )  # fmt: skip
-_NOT_OF_RUNS: Final = frozenset({"dev", "docs", "bench"})
-"""Extras whose packages no stage imports."""
 
 
 def now() -> str:
@@ -45,13 +44,7 @@ def now() -> str:
 def versions() -> dict[str, str]:
     """Versions of the library, of Python, and of installed packages that affect numbers."""
     found = {"sweet_rl": __version__, "python": platform.python_version()}
-    extras = list[str]()  # what the library names in its extras, such as the engines of worlds
-    with suppress(metadata.PackageNotFoundError):  # not installed, but on the path
-        for line in metadata.requires("sweet_rl") or ():
-            named = re.match(r"([\w.-]++)(?:\[.*?\])?+[^;]*+;.*extra == [\"']([\w-]+)", line)
-            if named and named[1] != "sweet_rl" and named[2] not in _NOT_OF_RUNS:
-                extras.append(named[1])
-    for name in dict.fromkeys((*_PACKAGES, *extras)):
+    for name in _PACKAGES:
         with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     return found

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from glob import escape
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from sweet_rl.chat.formats import folder_of
 from sweet_rl.errors import BudgetSpent, StorageError, UsageError, first_line
@@ -85,8 +85,6 @@ class Record:
         self._keeper: threading.Thread | None = None
         self._progress: Progress | None = None
         self._progress_begun, self._progress_took_s = time.monotonic(), 0.0
-        self._seen: tuple[Any, ...] = ()  # of the progress, when it moved last
-        self._moved = now()
         self._ticked: int | None = None
         self._step_logged: int | None = None
         self._newest: dict[str, float] = {}
@@ -103,9 +101,7 @@ class Record:
         if budget is None or not (budget.max_cost or budget.max_requests or budget.max_total_tokens):
             return
         if budget.max_cost and model and model not in (self._prices or {}):
-            raise UsageError(
-                f"--max_cost needs the price of {model!r}, and {budget.prices} has none. Add it."
-            )
+            raise UsageError(f"--max_cost needs the price of {model!r}: add it to {budget.prices}.")
         used = [row for models in self.usage().values() for row in models.values()]
         tokens = sum((row["prompt_tokens"] or 0) + (row["completion_tokens"] or 0) for row in used)
         uncounted = any(row["replies_without_usage"] for row in used)
@@ -143,7 +139,6 @@ class Record:
         with self._lock:
             self._tick()
             self._progress, self._progress_begun, self._ticked = progress, time.monotonic(), None
-            self._look()
 
     def logs(self, step: int, numbers: Mapping[str, float]) -> None:
         """Take the numbers of a step; what is no number is left out, and the step itself."""
@@ -163,8 +158,7 @@ class Record:
         progress = self._progress
         if progress is None or progress.done in {self._ticked, progress.first}:
             return
-        self._ticked = progress.done
-        self._look()
+        self._ticked, self._progress_took_s = progress.done, time.monotonic() - self._progress_begun
         numbers = dict(progress.numbers)
         if numbers:
             self._keep_numbers(progress.done, numbers)
@@ -178,7 +172,7 @@ class Record:
         self._track(max(progress.done, self._step_logged or 0), numbers)
 
     def _keep_numbers(self, step: int, numbers: Mapping[str, float]) -> None:
-        self._step_logged, self._moved = step, now()
+        self._step_logged = step
         self._newest |= numbers
 
     def _track(self, step: int, numbers: Mapping[str, float]) -> None:
@@ -193,13 +187,6 @@ class Record:
         """Units of this session per second; None before the first."""
         done = progress.done - progress.first
         return done / max(self._progress_took_s, 1e-9) if done > 0 else None
-
-    def _look(self) -> None:
-        """Note when anything has moved last, as far as it was looked at."""
-        seen = () if (at := self._progress) is None else (at.unit, at.total, at.done, at.phase)
-        if seen != self._seen:
-            self._seen, self._moved = seen, now()
-            self._progress_took_s = time.monotonic() - self._progress_begun
 
     def sets(self, settings: Mapping[str, object]) -> None:
         """Add settings that no flag holds; a later value replaces an earlier one."""
@@ -242,8 +229,6 @@ class Record:
             old = read_record(place)
             if continues and old is not None:
                 self._go_on(old)
-            elif continues and whole.is_file() and whole.stat().st_size:
-                self._about["begun_without_record"] = True
             self._begin(whole, place, {"path": str(path)}, folder=folder)
 
     def changes(self, path: Path) -> None:
@@ -339,7 +324,7 @@ class Record:
             self._about.setdefault("continues", []).append(old["id"])
             return
         self.id = old["id"]
-        names = ("replaces", "parent", "continues", "begun_without_record")
+        names = ("replaces", "parent", "continues")
         self._about |= {name: old[name] for name in names if name in old}
         self._about["started"] = old.get("started")
         *before, last = old["sessions"] or [{}]
@@ -415,7 +400,6 @@ class Record:
         }
         content |= {name: value for name, value in known.items() if value is not None}
         if (progress := self._progress) is not None:
-            self._look()
             speed = self._per_s(progress)
             content["progress"] = {
                 "unit": progress.unit,
@@ -424,7 +408,6 @@ class Record:
                 "failed": progress.failed,
                 "phase": progress.phase,
                 "per_s": None if speed is None else float(f"{speed:.4g}"),
-                "moved": self._moved,
             }
         if self._newest:
             finite = {name: value if math.isfinite(value) else None for name, value in self._newest.items()}

@@ -12,6 +12,7 @@ from sweet_rl.commands.simulate_interactions import simulate_interactions
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.records import read_rows, replace_rows
 from sweet_rl.types import Score
+from sweet_rl.worlds import Scores, world_of
 
 
 class Constant:
@@ -232,6 +233,15 @@ def test_the_numbers_and_the_pairs(games, tmp_path, capsys):
     [(_, row)] = read_rows(hidden)
     assert row["chosen"] == "In light that the final answer is: dog.[1]dog 1?"
     assert "1 pairs" in capsys.readouterr().out
+
+
+def test_the_reward_goes_by_its_worlds_own_name(games, monkeypatch, capsys):
+    rows = [row | {"provenance": {"settings": {"world": "lantern"}}} for _, row in read_rows(games)]
+    replace_rows(games, rows)
+    monkeypatch.setattr(type(world_of("lantern")), "scores", Scores(name="points"))
+    evaluate_games(str(games), k=2)
+    assert {"points", "points, best of k"} <= json.loads(games.with_suffix(".report.json").read_text()).keys()
+    assert "points, best of k" in capsys.readouterr().out
 
 
 def test_failed_episodes_are_counted_and_left_out(games, capsys):

@@ -58,8 +58,8 @@ def test_what_is_fetched_is_the_model_of_that_name(cache, gguf, tmp_path, monkey
     assert not is_no_model("smollm2")
     with pytest.raises(UsageError, match=r"smollm2 is not in the user's cache .* sweet-rl fetch_model"):
         model_path("smollm2")
-    size, finding = look_at_model("smollm2")
-    assert (size, finding.level, finding.repair) == (None, "wrong", "sweet-rl fetch_model smollm2")
+    finding = look_at_model("smollm2")
+    assert (finding.level, finding.repair) == ("WRONG", "sweet-rl fetch_model smollm2")
     fetch_model("smollm2", file=gguf)
     assert tree(cache) == WHOLE
     assert model_path("smollm2") == str(cache / "smollm2")

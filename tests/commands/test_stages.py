@@ -18,7 +18,7 @@ from sweet_rl.errors import UsageError
 from sweet_rl.flags import REQUIRED, Settings, flag, flags_of
 from sweet_rl.online.reflect.settings import ReflectFlags, ReflectSettings
 from sweet_rl.online.settings import ArcherSettings, LoopSettings
-from sweet_rl.pipelines.needs import _servers
+from sweet_rl.pipelines.preflight import servers_of
 from sweet_rl.pipelines.steps import Step
 from sweet_rl.worlds import names, registry, world_of
 from sweet_rl.worlds.backend_programming.world import BackendProgramming
@@ -285,5 +285,5 @@ def test_a_world_says_how_the_server_of_its_human_is_started(world, line):
         "env_model": "auto",
         "hostname": "h",
     }
-    (human,) = _servers(Step("talks", "simulate_interactions", flags=flags), late=False)
+    (human,) = servers_of(Step("talks", "simulate_interactions", flags=flags), late=False)
     assert line in human.start.partition("or there: ")[2]

@@ -35,8 +35,7 @@ HALF = "def f(x):\n    return 2 * abs(x)"
 def played(tmp_path_factory):
     """A file with right and wrong answers to the same tasks."""
     path = tmp_path_factory.mktemp("played") / "episodes.jsonl"
-    agent = {"agent": "embedded", "agent_prompt": "llm_agent_mini_prompt", "options": {"max_turns": 6}}
-    sweet_rl.simulate("code", "mini:easy:test", **agent, num_tasks=4, repeats=4, output_path=path)
+    sweet_rl.simulate("code", "mini:test", agent="expert", num_tasks=4, repeats=4, output_path=path)
     return path
 
 
@@ -166,11 +165,6 @@ def test_files_and_memory(tmp_path):
     assert sweet_rl.compare(b, a).pairings[0].only_theirs == ["t1"]
 
 
-PAGE_TASK = {
-    "problem_description": "Write f.",
-    "ground_truth": "def f(x):\n    return x + 1\n",
-    "test_cases": {"a": "f(1)"},
-}
 DRAWN = {"viewport": "320x240", "page_timeout_s": 100, "browsers": 1, "render_cache": "none"}
 
 
@@ -185,6 +179,7 @@ def chrome():
 
 
 @pytest.mark.browser
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_pages_are_played_graded_and_looked_at(chrome, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -210,6 +205,7 @@ def test_pages_are_played_graded_and_looked_at(chrome, tmp_path, monkeypatch):
 
 
 @pytest.mark.browser
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_a_file_of_pages_is_that_of_the_commands(chrome, tmp_path, monkeypatch):
     out = tmp_path / "runs" / "pages.jsonl"
@@ -230,62 +226,46 @@ class Length:
 
     def grade(self, trajectories):
         for one in trajectories:
-            yield Score(1 / len(one.answer), note="by its length")
+            yield Score(1 / len(one.answer or "ab"), note="by its length")
 
 
 def test_a_grader_by_name_or_as_an_object():
-    named = sweet_rl.grade(["ab", "abcd"], PAGE_TASK, grader=f"{__name__}:Length")
+    named = sweet_rl.grade(["ab", "abcd"], TASK, grader=f"{__name__}:Length")
     assert [one.value for one in named] == [0.5, 0.25]
-    assert sweet_rl.grade("ab", PAGE_TASK, grader=Length()).value == 0.5
-    assert asyncio.run(sweet_rl.agrade("ab", PAGE_TASK, grader=Length())).value == 0.5
+    assert sweet_rl.grade("ab", TASK, grader=Length()).value == 0.5
+    assert asyncio.run(sweet_rl.agrade("ab", TASK, grader=Length())).value == 0.5
 
 
 def test_a_grader_grades_any_world_and_keeps_the_reward_before():
     (episode,) = sweet_rl.simulate("lantern", agent="walkthrough", num_tasks=1)
     before = episode.reward
-    (graded,) = sweet_rl.grade([episode], grader="tests.interface.test_grades:Turns")
-    assert graded.reward == graded.extra["grades"]["tests.interface.test_grades:Turns"] == 0.5
+    (graded,) = sweet_rl.grade([episode], grader=f"{__name__}:Length")
+    assert graded.reward == graded.extra["grades"][f"{__name__}:Length"] == 0.5
     assert before is None or graded.extra["grades"]["as played"] == before
-
-
-class Turns:
-    """Half of everything."""
-
-    def grade(self, trajectories):
-        return (Score(0.5) for _ in trajectories)
-
-
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
-        ({"metric": "ssim"}, "metric belongs to grading by pages, and this is by tests"),
-        (
-            {"grader": Turns(), "workers": 2},
-            "workers belongs to grading by hidden tests, and this is by grader",
-        ),
-        ({"grader": "nobody"}, "no grader 'nobody'"),
-        ({"workers": 0}, "must be positive"),
-    ],
-)
-def test_settings_that_would_do_nothing_are_refused(settings, says):
-    with pytest.raises(UsageError, match=says):
-        sweet_rl.grade("def f(x): return x + 1", PAGE_TASK, **settings)
 
 
 PAGE = {"problem_description": "A page.", "ground_truth": "<html><body>Hi</body></html>", "test_cases": {}}
 
 
 @pytest.mark.parametrize(
-    ("settings", "says"),
+    ("task", "settings", "says"),
     [
-        ({"metric": "beauty"}, "no metric of pages 'beauty'"),
-        ({"rendering": {"viewpoint": "1x1"}}, "no setting of rendering 'viewpoint'.*viewport"),
-        ({"workers": 2}, "workers belongs to grading by hidden tests, and this is by pages"),
+        (TASK, {"metric": "ssim"}, "metric belongs to grading by pages, and this is by tests"),
+        (
+            TASK,
+            {"grader": Length(), "workers": 2},
+            "workers belongs to grading by tests, and this is by grader",
+        ),
+        (TASK, {"grader": "nobody"}, "no grader 'nobody'"),
+        (TASK, {"workers": 0}, "must be positive"),
+        (PAGE, {"metric": "beauty"}, "no metric of pages 'beauty'"),
+        (PAGE, {"rendering": {"viewpoint": "1x1"}}, "no setting of rendering 'viewpoint'.*viewport"),
+        (PAGE, {"workers": 2}, "workers belongs to grading by tests, and this is by pages"),
     ],
 )
-def test_settings_of_pages_are_checked_before_a_browser_starts(settings, says):
+def test_settings_that_are_wrong_or_would_do_nothing_are_refused_before_any_work(task, settings, says):
     with pytest.raises(UsageError, match=says):
-        sweet_rl.grade("<html></html>", PAGE, **settings)
+        sweet_rl.grade("def f(x): return x + 1", task, **settings)
 
 
 @pytest.fixture(scope="module")
@@ -371,23 +351,20 @@ def test_sampled_tokens_and_log_probabilities_that_a_message_brings(folder, epis
         own.credit("7", chat(episodes[0]))
 
 
-def test_hidden_information_moves_the_credit_and_none_is_none(critic, episodes):
+def test_hidden_information_moves_the_credit_and_what_has_no_score_says_why(folder, critic, episodes):
     one, other, none = (critic.credit(told, chat(episodes[0])) for told in ("7", "8", None))
     assert len({one[0], other[0], none[0]}) == 3
     assert critic.credit_many(["7", None, "8"], [chat(episodes[0])] * 3) == [
         [pytest.approx(value, abs=1e-5) for value in values] for values in (one, none, other)
     ]
     assert critic.credit("7", [{"role": "user", "content": "Hi"}]) == []
-
-
-def test_a_turn_without_a_score_is_none_and_says_why(critic, episodes):
+    parts = chat(episodes[0])  # parts of text are one text
+    parts[0]["content"] = [{"type": "text", "text": "Write "}, {"type": "text", "text": "0."}]
+    assert critic.credit("7", parts) == one
     long = {"role": "assistant", "content": "no " * 600}
     (views,) = critic.views(["7"], [[*chat(episodes[0]), {"role": "user", "content": "So?"}, long]])
     assert [view.why for view in views] == ["", "", "too_long"]
     assert views[2].advantage is None
-
-
-def test_what_a_number_depends_on_is_said(folder, critic):
     assert critic.facts["critic"].startswith("sha256:")
     assert critic.facts["critic"] != critic.facts["reference"]
     again = sweet_rl.Critic(folder / "critic").facts
@@ -409,12 +386,6 @@ def test_what_a_number_depends_on_is_said(folder, critic):
 def test_what_is_no_dialogue_of_texts_is_refused(critic, messages, words):
     with pytest.raises(DataError, match=words):
         critic.credit(None, messages)
-
-
-def test_parts_of_text_are_one_text(critic, episodes):
-    parts = chat(episodes[0])
-    parts[0]["content"] = [{"type": "text", "text": "Write "}, {"type": "text", "text": "0."}]
-    assert critic.credit("7", parts) == critic.credit("7", chat(episodes[0]))
 
 
 def test_what_does_not_belong_together_is_refused(folder, critic, episodes, tmp_path):

@@ -15,7 +15,7 @@ from sweet_rl.commands.archer_config import _compose
 from sweet_rl.commands.evaluate import graded_file
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.online.reflect.runs import SETTINGS, read_settings
-from sweet_rl.pipelines.pipeline import _parse
+from sweet_rl.pipelines.pipeline import read_file
 from sweet_rl.records import (
     load_tasks_file,
     load_trajectories,
@@ -284,7 +284,7 @@ def test_a_hostile_file_is_refused(tmp_path, name, reader):
     file.write_text(text)
     _compose("archer_debug", (), None)  # hydra is loaded before the clock runs
     read = {
-        "pipeline": lambda: _parse(file),
+        "pipeline": lambda: read_file(file),
         "setting.yml": lambda: read_settings(tmp_path),
         "archer": lambda: _compose("mine", (), str(tmp_path)),
     }[reader]

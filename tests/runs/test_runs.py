@@ -89,12 +89,6 @@ def test_what_is_overwritten_is_named(place):
     assert len(second["sessions"]) == 1
 
 
-def test_a_file_without_a_record_is_continued_with_that_said(place, tmp_path):
-    (tmp_path / "out.jsonl").write_text("old\n")
-    write("out.jsonl", to_continue=True)
-    assert content(place)["begun_without_record"] is True
-
-
 def test_failures_and_interruptions_are_told(place, tmp_path, monkeypatch):
     (tmp_path / "out.jsonl").write_text("")
     monkeypatch.setenv("SOME_CREDENTIAL", "sk-very-secret")
