@@ -79,6 +79,35 @@ class _Endpoint:
         return f"{place.rstrip('/')}/{route}{mark}{query}"
 
 
+def not_answered(error: Exception, timeout_s: float, proxy: str | None = None) -> AttemptFailed:
+    """The attempt that failed with this error of `aiohttp`."""
+    if isinstance(error, TimeoutError):
+        return AttemptFailed("timeout", f"no whole answer within {timeout_s:g} s")
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    by = f" through the proxy {urlsplit(proxy).hostname}" if proxy else ""
+    starting = isinstance(cause, ConnectionRefusedError)
+    return AttemptFailed("connection", (str(cause) or type(cause).__name__) + by, starting=starting)
+
+
+async def tried(
+    once: Callable[[], Awaitable[T]], policy: RetryPolicy, sleep: Callable[[float], Awaitable[None]]
+) -> T:
+    """What an attempt brings, repeated as the policy says: for servers that speak something else than this client.
+
+    Raises:
+        RequestFailed: after all attempts, or at once where another one cannot help.
+    """
+    source, attempt = random.Random(), 1
+    while True:
+        try:
+            return await once()
+        except AttemptFailed as failed:
+            if not failed.can_pass or attempt >= policy.attempts:
+                raise RequestFailed(Failure(failed.kind, failed.detail, failed.status, attempt)) from failed
+            await sleep(policy.wait_s(attempt, failed.retry_after_s, source))
+            attempt += 1
+
+
 class OpenAIClient:
     """Sends requests and retries those that may still succeed.
 
@@ -332,13 +361,8 @@ class OpenAIClient:
                 method, endpoint.url(route), data=payload, allow_redirects=False, proxy=endpoint.proxy
             ) as response:
                 content = await response.read()
-        except TimeoutError:
-            raise AttemptFailed("timeout", f"no whole answer within {self._retry.timeout_s:g} s") from None
         except (aiohttp.ClientError, OSError) as error:
-            cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
-            by = f" through the proxy {urlsplit(endpoint.proxy).hostname}" if endpoint.proxy else ""
-            detail, starting = str(cause) or type(cause).__name__, isinstance(cause, ConnectionRefusedError)
-            raise AttemptFailed("connection", detail + by, starting=starting) from error
+            raise not_answered(error, self._retry.timeout_s, endpoint.proxy) from error
         clean = content  # some servers repeat the key in their messages
         if self._key != "EMPTY":
             clean = content.replace(self._key.encode(), b"[key]")

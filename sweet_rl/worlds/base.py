@@ -124,12 +124,7 @@ class World:
     def succeeded(self, reward: float, row: Mapping[str, Json], options: Options) -> bool | None:
         """Whether an episode reached its goal; None where the world does not say what that is.
 
-        It does where a game tells `won` or `solved`, by `scores.success_return`, or here.
-
-        Args:
-            reward: of the episode.
-            row: `game` and `solved` of it, where it has them.
-            options: that it was played with.
+        It does where the row's `game` tells `won`, or the row `solved`, by `scores.success_return`, or here.
         """
         game = row.get("game")
         told = game.get("won") if isinstance(game, Mapping) else row.get("solved")
@@ -140,12 +135,7 @@ class World:
 
 
 def tasks_in(world: World, source: str) -> list[Task]:
-    """Tasks of one of the world's lists, or of a file.
-
-    Raises:
-        UsageError: there are none.
-        DataError: a row is wrong.
-    """
+    """Tasks of one of the world's lists, or of a file."""
     from sweet_rl.records import load_tasks_file, task_from_row
 
     name, _, where = source.partition(":")

@@ -32,20 +32,14 @@ class Options(Compatible):
     )
 
     def beside(self, output: Path | None, samples: Mapping[tuple[str, int], int]) -> Self:
-        """Options of a run whose rows go to `output`, for worlds that keep files beside them.
+        """Options of a run whose rows go to `output` (None: to memory), for worlds that keep files beside them.
 
-        Args:
-            output: the file of rows; None for rows in memory, which name files by their whole paths.
-            samples: the number of an episode's repeat, by its task's identity and its seed.
+        `samples` has the number of an episode's repeat, by its task's identity and its seed.
         """
         return self
 
     def check_place(self) -> None:
-        """Make sure that a new run overwrites nothing that the world keeps.
-
-        Raises:
-            UsageError: it would.
-        """
+        """Raise a UsageError if a new run would overwrite something that the world keeps."""
 
     def at_once(self, wanted: int) -> int:
         """How many of so many episodes may run at a time."""
@@ -134,32 +128,21 @@ class Answers:
             raise no_such("Answers.by", self.by, ("world", "oracle", "human"))
 
     def make(self, world: str = "This world") -> User:
-        """Who answers without a model, in the world of this name.
-
-        Raises:
-            UsageError: there is none.
-        """
-        maker = self._named(
-            self.scripted, f"{world} has no human or oracle that works without a model", "scripted"
-        )
-        made: User = maker()
+        """Who answers without a model, in the world of this name; a UsageError where nobody does."""
+        lacking = f"{world} has no human or oracle that works without a model"
+        made: User = self._named(self.scripted, lacking, "scripted")()
         return made
 
     def make_oracle(self, kind: str, path: str, *, world: str = "This world", **how: Any) -> User:
-        """An oracle that a model plays.
-
-        Raises:
-            UsageError: models answer no questions here, or not of this kind.
-        """
-        made: User = self._named(self.oracle, f"{world} has no oracle that a model plays", "oracle")(
-            kind, path, **how
-        )
+        """An oracle that a model plays; a UsageError where there is none, or not of this kind."""
+        lacking = f"{world} has no oracle that a model plays"
+        made: User = self._named(self.oracle, lacking, "oracle")(kind, path, **how)
         return made
 
     def make_human(
         self, client: OpenAIClient, model: str, *, prompt: str, options: Options, **said: Any
     ) -> User:
-        """The simulated human, played by a model behind a server.
+        """The simulated human, played by a model behind a server; a UsageError where there is none.
 
         Args:
             client: of the server; closed with the human.
@@ -167,35 +150,23 @@ class Answers:
             prompt: its instructions.
             options: of the world.
             said: `max_tokens` of a reply, and a `system_prompt`, where they are not the usual ones.
-
-        Raises:
-            UsageError: there is none, or the prompt is none for it.
         """
-        kind = self._named(self.model, "This world has no simulated human that a model plays", "model")
+        kind = self._named(self.model, _NO_HUMAN, "model")
         human: User = kind(client, model, prompt_template=prompt, **said, **self.settings(options))
         return human
 
     def check_prompt(self, template: str, path: str) -> None:
-        """Make sure that a prompt of the human takes what it is shown.
-
-        Raises:
-            UsageError: its placeholders are others, or there is no human.
-        """
-        what = "This world has no simulated human that a model plays"
-        self._named(self.model, what, "model").check_prompt(template, path)
+        """Raise a UsageError if a prompt of the human does not take what it is shown."""
+        self._named(self.model, _NO_HUMAN, "model").check_prompt(template, path)
 
     def settings(self, options: Options) -> dict[str, Json]:
         """What decides about a model that plays the human, besides its name and its prompt."""
         return {name: getattr(options, name) for name in self.asked_with}
 
     def served(self, world: str) -> Speaker:
-        """Who answers without a model behind a server.
-
-        Raises:
-            UsageError: there is none.
-        """
-        what = f"{world} has no human that reads what it knows from a prompt"
-        speaker: Speaker = self._named(self.speaker, what, "speaker")
+        """Who answers without a model behind a server; a UsageError where nobody does."""
+        lacking = f"{world} has no human that reads what it knows from a prompt"
+        speaker: Speaker = self._named(self.speaker, lacking, "speaker")
         return speaker
 
     @staticmethod
@@ -204,6 +175,9 @@ class Answers:
         if found is None:
             raise UsageError(f"{lacking} (`user=Answers({field}=...)`).")
         return resolve_name(found) if isinstance(found, str) else found
+
+
+_NO_HUMAN = "This world has no simulated human that a model plays"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,12 +271,8 @@ class Level(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelRequest:
-    """How an algorithm asks for levels.
-
-    Args:
-        tasks: the file or list that was named; None for the world's own.
-        measures: they are to be measured on, not learned from.
-        entries: of a level whose tasks are drawn when they are played.
+    """How an algorithm asks for levels: of the file or list that was named (None: the world's own), to learn from or to
+    measure on; `entries` of a level whose tasks are drawn when they are played.
     """
 
     tasks: str | None = None
@@ -311,13 +281,9 @@ class LevelRequest:
 
 
 class Measured(NamedTuple):
-    """What a model is measured on as it is, without having been trained.
+    """What a model is measured on without having been trained: some of the tasks, with these options.
 
-    Attributes:
-        name: in results.
-        tasks: some of them are played.
-        options: of the games.
-        published_return: as published, an episode is a success whose rewards sum to more.
+    As published, an episode is a success whose rewards sum to more than `published_return`.
     """
 
     name: str

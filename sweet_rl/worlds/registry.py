@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import Field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -72,27 +73,22 @@ def world_of(name: str) -> World:
     return found
 
 
-def agents_with(flag: str) -> tuple[str, ...]:
-    """The names of the scripted agents that take this flag, whichever world they play."""
-    takers = {name for world in all_worlds() for name, takes in world.agents.items() if flag in takes}
-    return tuple(sorted(takers))
-
-
 def all_worlds() -> Iterator[World]:
     """Every world that has a name, then those that were asked for by their place."""
     yield from map(world_of, names())
     yield from list(_OTHERS.values())
 
 
-def world_with(source: str) -> World:
-    """The world of this name, or the one that has a list of tasks of this name, also with what it wants.
+def agents_with(flag: str) -> tuple[str, ...]:
+    """The names of the scripted agents that take this flag, whichever world they play."""
+    takers = {name for world in all_worlds() for name, takes in world.agents.items() if flag in takes}
+    return tuple(sorted(takers))
 
-    Raises:
-        UsageError: there is none.
-    """
-    return next(
-        (world for world in all_worlds() if source.partition(":")[0] in world.tasks.sources), None
-    ) or world_of(source)
+
+def world_with(source: str) -> World:
+    """The world that has a list of tasks of this name, also with what it wants; else the one of this name."""
+    name = source.partition(":")[0]
+    return next((world for world in all_worlds() if name in world.tasks.sources), None) or world_of(source)
 
 
 def world_in(provenance: Mapping[str, Json]) -> World | None:
@@ -110,12 +106,8 @@ def world_named_in(provenance: Mapping[str, Json]) -> str | None:
 
 def two_worlds(this: str, other: str, first: int, *, path: str | Path | None, line: int) -> DataError:
     """The error for a file with rows of two worlds; the first row of the other one is in line `first`."""
-    return DataError(
-        f"is of {this}, and line {first} is of {other}",
-        path=path,
-        line=line,
-        repair="Grades of two worlds have no common mean: put the rows of each into a file of their own.",
-    )
+    repair = "Grades of two worlds have no common mean: put the rows of each into a file of their own."
+    return DataError(f"is of {this}, and line {first} is of {other}", path=path, line=line, repair=repair)
 
 
 def stages() -> dict[str, StageEntry]:
@@ -141,23 +133,16 @@ def learning_options(world: World) -> type[Options]:
 def flags_of(world: World, *, learning: bool = False) -> dict[str, str]:
     """The flags of a world's options: the name that is typed, and the option's.
 
-    Args:
-        learning: where an agent learns level by level; without those that any world has.
+    `learning`: where an agent learns level by level, by published names, and without those that any world has.
     """
-    if learning:  # by the published names, where they are others
-        flags = {
-            (one.aliases or (one.name,))[0]: one.name for one in flags_of_settings(learning_options(world))
-        }
-        return {flag: name for flag, name in flags.items() if name not in COMMON}
+    if learning:
+        options = flags_of_settings(learning_options(world))
+        return {(one.aliases or (one.name,))[0]: one.name for one in options if one.name not in COMMON}
     return {one.name: one.name for one in flags_of_settings(world.options)}
 
 
 def options_of(world: World, values: Mapping[str, Json], *, learning: bool = False) -> Options:
-    """The options of this world among the values of many; those of other worlds are left out.
-
-    Args:
-        learning: where an agent learns level by level.
-    """
+    """The options of this world among the values of many; those of other worlds are left out."""
     kind = learning_options(world) if learning else world.options
     names = {option.name for option in fields(kind)}
     return kind(**{name: value for name, value in values.items() if name in names})
@@ -172,11 +157,10 @@ def load_tasks(
     """Tasks from a file, the hub, or a world's own list.
 
     Args:
-        source: path to a JSON Lines file in ColBench's format, the list of a world (`World.tasks`) with
-            what it wants behind a colon (`mini:test`, say), or
-            `facebook/collaborative_agent_bench`, with `:test` (the default) or `:train` behind it.
+        source: path to a JSON Lines file in ColBench's format, the list of a world with what it wants behind a colon
+            (`mini:test`), or `facebook/collaborative_agent_bench`, with `:test` (the default) or `:train` behind it.
         num_tasks: how many at most, from the first on; None for all of them.
-        seed: draws tasks that are generated; of no effect on files.
+        seed: draws tasks that are generated.
         world: looked at first; it may be one without a name in the registry.
 
     Raises:
@@ -229,31 +213,17 @@ def check_tasks(world: World, tasks: Sequence[Task], source: str) -> None:
 
 
 def levels_of(world: World, options: Options, request: LevelRequest) -> Sequence[Level]:
-    """Tasks in the order in which they are learned.
-
-    Args:
-        options: of the world, where an agent learns in it.
-        request: what is asked for.
+    """Tasks in the order in which they are learned; `options` are those where an agent learns.
 
     Raises:
         UsageError: there are no such tasks, or they are another world's.
         DataError: a task is wrong.
     """
-    found = world.learning.levels(options, request) if world.learning.levels else None
-    return one_level(world, options, request) if found is None else found
+    return (world.learning.levels or partial(one_level, world))(options, request)
 
 
 def chosen_tasks(tasks: Sequence[Task], wanted: str, source: str) -> list[Task]:
-    """Some of the tasks, in the order of the list.
-
-    Args:
-        tasks: all of them.
-        wanted: ids, places from 0 on, and ranges of places, with commas between them.
-        source: of the tasks, for messages.
-
-    Raises:
-        UsageError: there is no such task.
-    """
+    """Those of the tasks that are wanted: ids, places from 0 on, and ranges of places, with commas between them."""
     places = {task.task_id: place for place, task in enumerate(tasks)}
     chosen: set[int] = set()
     for word in filter(None, map(str.strip, wanted.split(","))):
@@ -277,13 +247,11 @@ def _download(split: str) -> Path:
     if split not in HUB_FILES:
         raise UsageError(f"{HUB_REPOSITORY!r} has the splits 'test' and 'train', not {split!r}.")
     try:
-        # Heavy, and only this source needs it.
         from huggingface_hub import hf_hub_download
         from huggingface_hub.errors import HfHubHTTPError
     except ImportError:
-        raise missing_package(
-            "huggingface_hub", "hub", needed_for=f"The task source {HUB_REPOSITORY!r}"
-        ) from None
+        needed_for = f"The task source {HUB_REPOSITORY!r}"
+        raise missing_package("huggingface_hub", "hub", needed_for=needed_for) from None
     file = HUB_FILES[split]
     without_hub_if_silent()
     try:
@@ -291,8 +259,7 @@ def _download(split: str) -> Path:
     except (OSError, HfHubHTTPError) as error:
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise UsageError(
-            f"Cannot get {file!r} of {HUB_REPOSITORY!r} from the hub ({reason}). "
-            "On a machine with network run\n"
+            f"Cannot get {file!r} of {HUB_REPOSITORY!r} from the hub ({reason}). On a machine with network run\n"
             f"  hf download {HUB_REPOSITORY} {file} --repo-type dataset --local-dir colbench\n"
             f"and give the path colbench/{file} instead. Without network, 'mini:{split}' needs no download."
         ) from error

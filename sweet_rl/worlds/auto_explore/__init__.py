@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import ClassVar, Final
 
 from sweet_rl.contracts import Policy
-from sweet_rl.errors import UsageError
 from sweet_rl.prompts import load_prompt
 from sweet_rl.text_game import TextGame
 from sweet_rl.worlds.auto_explore.options import ACTION_HEAD, STAGES, ExploreLearning, ExploreOptions
@@ -23,15 +22,11 @@ MEASURED_TASKS: Final = "data/auto_explore/tasks_filtered/test.json"
 """Records that agents are measured on unless others are named."""
 
 
-def _is_list(request: LevelRequest) -> bool:
-    return (request.tasks or "").partition(":")[0] in AutoExplore.tasks.sources
-
-
 def prepared(options: Options, request: LevelRequest) -> Options:
     """Embedded repositories for a list of ours; nothing is left out where an agent is measured."""
     if not isinstance(options, ExploreOptions):
         return options
-    if _is_list(request):
+    if (request.tasks or "").partition(":")[0] in AutoExplore.tasks.sources:
         options = replace(options, place=None)
     return replace(options, leaveout_prob=0.0) if request.measures else options
 
@@ -39,35 +34,22 @@ def prepared(options: Options, request: LevelRequest) -> Options:
 def levels(options: Options, request: LevelRequest) -> list[Level]:
     """Tasks of a list or of records, by the depth of their files where that is asked for."""
     from sweet_rl.records import task_from_row
+    from sweet_rl.worlds.auto_explore.repositories import Library
     from sweet_rl.worlds.auto_explore.tasks import explore_tasks, levels_of, load_dataset, task_rows
 
     learning = options if isinstance(options, ExploreLearning) else ExploreLearning()
     compat = options.compat
     usual = MEASURED_TASKS if request.measures and compat != "published" else LEARNED_TASKS
-    source = request.tasks or usual
-    if _is_list(request):
-        rows = explore_tasks(source.partition(":")[2])
+    source, _, where = (request.tasks or usual).partition(":")
+    if source in AutoExplore.tasks.sources:
+        rows = explore_tasks(where)
     else:
-        rows = task_rows(load_dataset(source, compat=compat), easy=learning.easy, compat=compat)
-        _need_one(learning.place, {str(row["root"]) for row in rows})
+        rows = task_rows(
+            load_dataset(request.tasks or usual, compat=compat), easy=learning.easy, compat=compat
+        )
+        Library(learning.place).need_one({str(row["root"]) for row in rows})
     found = levels_of(map(task_from_row, rows), learning, easy=learning.easy, compat=compat)
     return [Level(f"level {number}", level) for number, level in enumerate(found)]
-
-
-def _need_one(folder: str | None, roots: set[str]) -> None:
-    """A repository that is missing spoils its own episodes; where all are, the folder is another one."""
-    from sweet_rl.worlds.auto_explore.repositories import Library
-
-    library = Library(folder)
-    absent: UsageError | None = None
-    for root in sorted(roots):
-        try:
-            library.get(root)
-            return
-        except UsageError as error:
-            absent = absent or error
-    if absent is not None:
-        raise absent
 
 
 class AutoExplore(TextGameWorld):

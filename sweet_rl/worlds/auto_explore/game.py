@@ -20,7 +20,6 @@ from sweet_rl.types import Compat, Failure, Json, StopReason, Task, derive_seed
 from sweet_rl.worlds.auto_explore.options import ACTION_HEAD
 from sweet_rl.worlds.auto_explore.repositories import (
     Library,
-    RepositoryIndex,
     is_allowed,
     optimal_path,
     split_command,
@@ -28,14 +27,6 @@ from sweet_rl.worlds.auto_explore.repositories import (
     wrap,
 )
 from sweet_rl.worlds.auto_explore.sandbox import MAX_LISTED, PIECES, PieceCounter, Sandbox
-
-
-def step_cost(result: str, *, compat: Compat = "fixed") -> float:
-    """What a step with this execution result costs: 1, and what the trouble costs that the result begins with."""
-    if compat == "published":
-        return 1.0
-    return 3.0 if result.startswith("Error:") else 2.0 if result.startswith("Warning:") else 1.0
-
 
 SUCCESS_THRESHOLD: Final = 0.01
 """An episode is a success when it costs less: handing a target in with the last step costs nothing."""
@@ -91,14 +82,24 @@ class ExploreGame:
         self._over = True
         rng = Random(seed)
         self._labels_rng = rng if self._compat == "published" else Random(derive_seed(seed, "labels"))
-        index, self.targets = self._find(task)
-        path = task.extra.get("optimal_path")
+        root, path = task.extra.get("root"), task.extra.get("optimal_path")
+        if not isinstance(root, str) or not root:
+            raise bad_task(task, f"'root' must name a repository, got {root!r}")
+        try:
+            index = self._library.get(root)
+        except UsageError as error:
+            raise bad_task(task, str(error), "no_repository") from error
+        self.targets = [str(target) for target in task.extra.get("targets") or [task.ground_truth]]
+        here = [target for target in self.targets if (found := index.find(target)) and not found.is_folder]
+        if not here:
+            raise bad_task(task, f"{root!r} has no file {', '.join(self.targets)!r}", "missing_target")
         self._question = task.problem_description
-        self._first = _first_of(path if isinstance(path, list) else [])
         if self._easy:  # before anything is left out: only the file that is asked for is sure to stay
-            target = rng.choice(self.targets)
+            target = rng.choice(here)
             self._question, self.targets = f"Find {target}", [target]
-            self._first = self._first if self._compat == "published" else _first_of(optimal_path(target))
+            path = path if self._compat == "published" else optimal_path(target)
+        steps = path if isinstance(path, list) else []
+        self._first = next((command for command in steps if command != "ls"), None)
         self.sandbox = Sandbox(
             index,
             seed=rng if self._compat == "published" else seed,
@@ -130,7 +131,8 @@ class ExploreGame:
             self._result = f"Executing: {command}\n{result}"
         won = identified in self.targets
         out_of_steps = self.steps >= self._max_turns
-        cost = step_cost(result, compat=self._compat)
+        trouble = {"Error:": 3.0, "Warning:": 2.0}.get(result.partition(" ")[0], 1.0)
+        cost = 1.0 if self._compat == "published" else trouble
         if self._first_step:
             won = command is not None and command == self._first
             cost = float(-FIRST_STEP_BONUS - self._max_turns) if won else cost
@@ -156,21 +158,6 @@ class ExploreGame:
         """The file or folder, in the folder where one is, that a command on offer is about."""
         words = [word for word in split_command(command) if word is not None]
         return unwrap(words[-1], compat=self._compat)
-
-    def _find(self, task: Task) -> tuple[RepositoryIndex, list[str]]:
-        """The task's repository, and the right files; in `easy` those that are there, as one is asked for."""
-        root = task.extra.get("root")
-        if not isinstance(root, str) or not root:
-            raise bad_task(task, f"'root' must name a repository, got {root!r}")
-        try:
-            index = self._library.get(root)
-        except UsageError as error:
-            raise bad_task(task, str(error), "no_repository") from error
-        targets = [str(target) for target in task.extra.get("targets") or [task.ground_truth]]
-        here = [target for target in targets if (found := index.find(target)) and not found.is_folder]
-        if not here:
-            raise bad_task(task, f"{root!r} has no file {', '.join(targets)!r}", "missing_target")
-        return index, here if self._easy else targets
 
     def _do(self, command: str) -> tuple[str, str | None]:
         """The result of a command that is on offer, and what it handed in."""
@@ -232,7 +219,3 @@ def all_commands(sandbox: Sandbox, *, compat: Compat = "fixed") -> list[tuple[st
         elif is_allowed(entry.name):
             commands += [(f"cat {word}", entry.name), (f"id {word}", entry.name)]
     return commands
-
-
-def _first_of(path: Sequence[str]) -> str | None:
-    return next((command for command in path if command != "ls"), None)

@@ -12,7 +12,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -58,22 +58,14 @@ MAX_NAME: Final = 255
 
 
 class Entry(NamedTuple):
-    """One name in a folder. `size` is in bytes, 0 for a folder."""
+    """One name in a folder."""
 
     name: str
     is_folder: bool
-    size: int
-
-
-class Refused(NamedTuple):
-    """An entry of the repository that is not shown: its path, escaped if unprintable, and why."""
-
-    path: str
-    why: str
 
 
 class Head(NamedTuple):
-    """The beginning (or the end) of a file, and whether that is all of it."""
+    """The beginning of a file, and whether that is all of it."""
 
     data: bytes
     whole: bool
@@ -90,7 +82,6 @@ class RepositoryIndex:
     name: str
     root: Path | None
     folders: Mapping[str, tuple[Entry, ...]]
-    refused: tuple[Refused, ...] = ()
     _texts: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     _entries: dict[str, Entry] = field(default_factory=dict, repr=False, init=False)
 
@@ -106,25 +97,25 @@ class RepositoryIndex:
         """Paths of all files, sorted."""
         return (path for path, entry in sorted(self._entries.items()) if not entry.is_folder)
 
-    def read(self, path: str, limit: int, *, from_end: bool = False) -> Head:
-        """The first or the last `limit` bytes of a file."""
+    def read(self, path: str, limit: int) -> Head:
+        """The first `limit` bytes of a file."""
         if self.root is not None:
-            return read_file(self.root, path, limit, from_end=from_end)
+            return read_file(self.root, path, limit)
         data = self._texts[path]
-        return Head(data[-limit:] if from_end else data[:limit], whole=len(data) <= limit)
+        return Head(data[:limit], whole=len(data) <= limit)
 
 
 def index_of(name: str, texts: Mapping[str, str]) -> RepositoryIndex:
     """A repository in memory, from its files' texts by path."""
     children: dict[str, dict[str, Entry]] = {"": {}}
-    for path, text in texts.items():
+    for path in texts:
         *above, file = path.split("/")
         for depth, folder in enumerate(above):
-            children["/".join(above[:depth])][folder] = Entry(folder, is_folder=True, size=0)
+            children["/".join(above[:depth])][folder] = Entry(folder, is_folder=True)
             children.setdefault("/".join(above[: depth + 1]), {})
-        children["/".join(above)][file] = Entry(file, is_folder=False, size=len(text.encode()))
+        children["/".join(above)][file] = Entry(file, is_folder=False)
     folders = {path: tuple(sorted(entries.values())) for path, entries in children.items()}
-    return RepositoryIndex(name, None, folders, (), {path: text.encode() for path, text in texts.items()})
+    return RepositoryIndex(name, None, folders, {path: text.encode() for path, text in texts.items()})
 
 
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -132,10 +123,13 @@ _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEX
 
 
 def scan(root: str | Path, name: str | None = None) -> RepositoryIndex:
-    """Look through a folder once. Names that begin with `.` do not exist, as published."""
+    """Look through a folder once.
+
+    Names that begin with `.` do not exist, as published; nor do links, pipes and devices, names that cannot be shown
+    on one line, and folders that cannot be read or lie too deep.
+    """
     root = Path(root).expanduser()
     folders: dict[str, tuple[Entry, ...]] = {}
-    refused: list[Refused] = []
     try:
         root = root.resolve(strict=True)
         top = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -143,62 +137,38 @@ def scan(root: str | Path, name: str | None = None) -> RepositoryIndex:
         raise UsageError(
             f"Cannot read the repository {str(root)!r}: {error.strerror}. Name a folder that holds files."
         ) from error
+    _scan_folder(top, "", 0, folders)
+    return RepositoryIndex(name or root.name, root, folders)
+
+
+def _scan_folder(folder: int, path: str, depth: int, folders: dict[str, tuple[Entry, ...]]) -> None:
+    """Fill in the open folder, and close it. Everything below is opened by its name in it, never by a path."""
     try:
-        _scan_folder(top, "", 0, folders, refused)
+        found = []
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                name, is_folder = entry.name, entry.is_dir(follow_symlinks=False)
+                fit = (is_folder and depth < MAX_DEPTH) or entry.is_file(follow_symlinks=False)
+                if fit and name[0] != "." and name.isprintable() and len(name) <= MAX_NAME:
+                    found.append(Entry(name, is_folder))
+        for entry_below in [one for one in found if one.is_folder]:
+            try:
+                below = os.open(entry_below.name, _FOLDER_FLAGS, dir_fd=folder)
+            except OSError:
+                found.remove(entry_below)
+            else:
+                _scan_folder(below, _join(path, entry_below.name), depth + 1, folders)
+        folders[path] = tuple(sorted(found))
     finally:
-        os.close(top)
-    return RepositoryIndex(name or root.name, root, folders, tuple(sorted(refused)))
-
-
-def _scan_folder(
-    folder: int, path: str, depth: int, folders: dict[str, tuple[Entry, ...]], refused: list[Refused]
-) -> None:
-    """Fill in the open folder `folder`. Everything below is opened by its name in it, never by a path."""
-    found, below = list[Entry](), list[str]()
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.startswith("."):
-                continue
-            if why := _why_not(entry, depth):
-                refused.append(Refused(ascii(_join(path, entry.name))[1:-1], why))
-                continue
-            is_folder = entry.is_dir(follow_symlinks=False)
-            size = 0 if is_folder else entry.stat(follow_symlinks=False).st_size
-            found.append(Entry(entry.name, is_folder, size))
-            below += [entry.name] * is_folder
-    for name in below:
-        try:
-            opened = os.open(name, _FOLDER_FLAGS, dir_fd=folder)
-        except OSError as error:
-            refused.append(Refused(ascii(_join(path, name))[1:-1], f"cannot be read ({error.strerror})"))
-            found = [entry for entry in found if entry.name != name]
-            continue
-        try:
-            _scan_folder(opened, _join(path, name), depth + 1, folders, refused)
-        finally:
-            os.close(opened)
-    folders[path] = tuple(sorted(found))
-
-
-def _why_not(entry: os.DirEntry[str], depth: int) -> str:
-    """Why an entry is not shown; "" where it is."""
-    if entry.is_symlink():
-        return "is a symbolic link"
-    if not entry.name.isprintable():
-        return "has a name that cannot be shown on one line"
-    if len(entry.name) > MAX_NAME:
-        return f"has a name of more than {MAX_NAME} characters"
-    if entry.is_dir(follow_symlinks=False):
-        return f"is more than {MAX_DEPTH} folders deep" if depth >= MAX_DEPTH else ""
-    return "" if entry.is_file(follow_symlinks=False) else "is not an ordinary file"
+        os.close(folder)
 
 
 def _join(folder: str, name: str) -> str:
     return f"{folder}/{name}" if folder else name
 
 
-def read_file(root: Path, path: str, limit: int, *, from_end: bool = False) -> Head:
-    """The first or the last `limit` bytes of the ordinary file at `path` below `root`."""
+def read_file(root: Path, path: str, limit: int) -> Head:
+    """The first `limit` bytes of the ordinary file at `path` below `root`."""
     *above, name = names = path.split("/")
     if not {"", ".", ".."}.isdisjoint(names):
         raise OSError(errno.EINVAL, "Not a plain name")
@@ -212,16 +182,12 @@ def read_file(root: Path, path: str, limit: int, *, from_end: bool = False) -> H
         opened = os.open(name, flags, dir_fd=folder)
     finally:
         os.close(folder)
-    found = os.fstat(opened)
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(os.fstat(opened).st_mode):
         os.close(opened)
         raise OSError(errno.EINVAL, "Not an ordinary file")
     with os.fdopen(opened, "rb") as file:
-        if from_end:
-            start = file.seek(max(found.st_size - limit, 0))
-            return Head(file.read(limit), whole=start == 0)
         data = file.read(limit + 1)
-        return Head(data[:limit], whole=len(data) <= limit)
+    return Head(data[:limit], whole=len(data) <= limit)
 
 
 class Library:
@@ -240,17 +206,32 @@ class Library:
     def get(self, name: str) -> RepositoryIndex:
         """The repository called `name`."""
         if name not in self._known:
-            self._known[name] = (
-                self._embedded(name) if self._folder is None else self._scan(self._folder, name)
-            )
+            if self._folder is None:
+                made = import_module("sweet_rl.mini.repositories").make_repository(name)
+                self._known[name] = made.index()
+            else:
+                self._known[name] = self._scan(self._folder, name)
         return self._known[name]
+
+    def need_one(self, names: Collection[str]) -> None:
+        """A repository that is missing spoils its own episodes; where all are, the folder is another one."""
+        absent: UsageError | None = None
+        for name in sorted(names):
+            try:
+                self.get(name)
+                return
+            except UsageError as error:
+                absent = absent or error
+        if absent is not None:
+            raise absent
 
     def _scan(self, folder: Path, name: str) -> RepositoryIndex:
         parts = name.strip("/").split("/")
         if name.startswith("/") or not {"", ".", ".."}.isdisjoint(parts):
             raise UsageError(f"{name!r} is no name of a repository: it must lie in the folder of them.")
         try:
-            there = (folder / name).is_dir()
+            steps = [folder.joinpath(*parts[: depth + 1]) for depth in range(len(parts))]
+            there = all(step.is_dir() and not step.is_symlink() for step in steps)
         except OSError:  # a name longer than any
             there = False
         if not there:
@@ -258,20 +239,10 @@ class Library:
             near = difflib.get_close_matches(name, others, n=1)
             hint = f" (did you mean {near[0]!r}?)" if near else ""
             raise UsageError(
-                f"There is no repository {name!r} in {str(folder)!r}{hint}. Give the folder that the "
-                "tasks were made from."
-            )
-        if any(folder.joinpath(*parts[: depth + 1]).is_symlink() for depth in range(len(parts))):
-            raise UsageError(
-                f"The repository {name!r} in {str(folder)!r} is a symbolic link, which tasks may not "
-                "follow. Copy the repository there."
+                f"There is no repository {name!r} in {str(folder)!r}{hint}, or it is a symbolic link, which is not "
+                "followed. Give the folder that the tasks were made from."
             )
         return scan(folder / name, name)
-
-    @staticmethod
-    def _embedded(name: str) -> RepositoryIndex:
-        made: RepositoryIndex = import_module("sweet_rl.mini.repositories").make_repository(name).index()
-        return made
 
 
 _WORD: Final = re.compile(r"""\n|(?:"(?:\\.|[^"\\])*"|'[^']*'|\\.|[^\s"'\\]|["'\\])+""", re.DOTALL)

@@ -13,7 +13,7 @@ import errno
 import os
 import posixpath
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from random import Random
 from typing import Final, Literal, NamedTuple
 
@@ -21,7 +21,6 @@ from sweet_rl.prompts import fill, packaged_text
 from sweet_rl.types import Compat, derive_seed
 from sweet_rl.worlds.auto_explore.repositories import (
     LINE_LIMITS,
-    MAX_NAME,
     Entry,
     RepositoryIndex,
     is_allowed,
@@ -30,13 +29,23 @@ from sweet_rl.worlds.auto_explore.repositories import (
 )
 
 COMMANDS: Final = ("cd", "ls", "cat", "head", "tail", "echo", "id")
-"""What the sandbox does."""
-
+"""What the sandbox does. A game offers `cd`, `cat` and `id`; the others stand in recorded sessions."""
 PUBLISHED_COMMANDS: Final = ("cd", "ls", "cat", "head", "tail", "echo", "python", "pip", "id")
 """What the published sandbox does; ours refuses `python` and `pip`, which run code of the repository."""
 
 TOKEN_LIMIT: Final = 500
 """Tokens that are shown of a file at most, whatever it is."""
+
+MAX_LISTED: Final = 1000
+"""Names that are listed of a folder at most."""
+
+MAX_WRITTEN: Final = 65_536
+"""Characters that an episode can write with `echo`, in all."""
+
+WHOLE_BYTES: Final = 1 << 20
+"""Bytes of a file at most whose last lines `tail` shows."""
+
+_LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
 
 
 class PieceCounter:
@@ -88,18 +97,6 @@ def truncate(text: str, name: str, *, tokens: PieceCounter = PIECES) -> str:
     return f"{shown}\n...\n{fill(packaged_text('explore_truncated'), **limits)}\n"
 
 
-MAX_LISTED: Final = 1000
-"""Names that are listed of a folder at most."""
-
-MAX_WRITTEN: Final = 65_536
-"""Characters that an episode can write with `echo`, in all."""
-
-TAIL_BYTES: Final = 1 << 20
-"""How far from its end `tail` looks for the last lines of a file."""
-
-_LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
-
-
 class Result(NamedTuple):
     """What a command brought: its text, and the path that `id` handed in."""
 
@@ -108,11 +105,7 @@ class Result(NamedTuple):
 
 
 class CommandError(Exception):
-    """A command that cannot be done; its text is given to the agent behind `Error: `."""
-
-
-class OutsideError(CommandError):
-    """A path that leaves the repository; its text is the whole message."""
+    """A command that cannot be done; its text is given to the agent."""
 
 
 class Sandbox:
@@ -140,13 +133,8 @@ class Sandbox:
         self._compat, self._tokens = compat, tokens
         self._leaveout, self._keep, self._seed = leaveout_prob, tuple(keep), seed
         self._left: dict[str, Sequence[Entry]] = {}
-        below = [""] if isinstance(seed, Random) else []
-        while below:
-            folder = below.pop()
-            inside = [
-                posixpath.join(folder, entry.name) for entry in self._entries(folder) if entry.is_folder
-            ]
-            below += reversed(inside)
+        if isinstance(seed, Random):
+            self.all_files()
 
     def _entries(self, folder: str) -> Sequence[Entry]:
         """The entries of the repository's folder that are not left out; none for a missing folder."""
@@ -156,16 +144,14 @@ class Sandbox:
             if not isinstance(rng, Random) and self._leaveout > 0:
                 rng = Random(derive_seed(rng, "leave out", folder))
             if isinstance(rng, Random):  # as published it draws even where nothing is left out
-                left = list[Entry]()
-                for entry in found:
-                    path = posixpath.join(folder, entry.name)
-                    ends = (
-                        "" if self._compat == "published" else "/"
-                    )  # there a letter keeps what begins with it
-                    stays = any(f"{kept}{ends}".startswith(f"{path}{ends}") for kept in self._keep)
-                    if stays or rng.random() >= self._leaveout:
-                        left.append(entry)
-                found = tuple(left)
+                ends = "" if self._compat == "published" else "/"  # there a letter keeps what begins with it
+                keep = [f"{kept}{ends}" for kept in self._keep]
+                found = tuple(
+                    entry
+                    for entry in found
+                    if any(kept.startswith(f"{posixpath.join(folder, entry.name)}{ends}") for kept in keep)
+                    or rng.random() >= self._leaveout
+                )
             self._left[folder] = found
         return self._left[folder]
 
@@ -185,26 +171,27 @@ class Sandbox:
     def entries(self, folder: str | None = None) -> Sequence[Entry]:
         """The entries of a folder (default: the current one), sorted by name."""
         folder = self.cwd if folder is None else folder
+        new = {posixpath.basename(path) for path in self.written if posixpath.dirname(path) == folder}
         entries = self._entries(folder)
-        new = [path for path in self.written if posixpath.dirname(path) == folder]
         if not new:
             return entries
-        names = {posixpath.basename(path): len(self.written[path].encode()) for path in new}
-        kept = [entry for entry in entries if entry.name not in names]
-        return sorted([*kept, *(Entry(name, is_folder=False, size=size) for name, size in names.items())])
+        kept = [entry for entry in entries if entry.name not in new]
+        return sorted([*kept, *(Entry(name, is_folder=False) for name in new)])
 
-    def all_files(self) -> Iterator[str]:
+    def all_files(self) -> list[str]:
         """Paths of all files, sorted."""
         found, below = list[str](), [""]
         while below:
             folder = below.pop()
+            folders = []
             for entry in self.entries(folder):
-                (below if entry.is_folder else found).append(posixpath.join(folder, entry.name))
-        yield from sorted(found)
+                (folders if entry.is_folder else found).append(posixpath.join(folder, entry.name))
+            below += reversed(folders)
+        return sorted(found)
 
     def files(self) -> list[str]:
         """Paths of all files that an agent may hand in, sorted."""
-        return [path for path in self.all_files() if is_allowed(path)]
+        return list(filter(is_allowed, self.all_files()))
 
     def run(self, words: Sequence[str | None]) -> Result:
         """Run one command; errors are part of the result."""
@@ -219,125 +206,98 @@ class Sandbox:
         try:
             do = {"cd": self._cd, "ls": self._ls, "id": self._id, "echo": self._echo}.get(command)
             return self._show(command, rest) if do is None else do(rest)
-        except OutsideError as error:
-            return Result(str(error))
         except CommandError as error:
-            return Result(f"Error: {error}")
+            return Result(str(error))
+
+    def _one(self, command: str, rest: Sequence[str], what: str) -> tuple[str, str]:
+        """The only word of a command: the path that it means, and how messages show it."""
+        if len(rest) != 1:
+            raise CommandError(f"Error: {command} needs one {what}")
+        return self._path(rest[0]), _shown(unwrap(rest[0], compat=self._compat))
 
     def _cd(self, rest: Sequence[str]) -> Result:
-        if len(rest) != 1:
-            raise CommandError("cd needs one folder")
-        path = self._path(rest[0])
-        name = unwrap(rest[0], compat=self._compat)
+        path, name = self._one("cd", rest, "folder")
         if (there := self.at(path)) != "folder":
             number = errno.ENOTDIR if there else errno.ENOENT
-            raise CommandError(f"[Errno {number}] {os.strerror(number)}: '{_shown(name)}'")
+            raise CommandError(f"Error: [Errno {number}] {os.strerror(number)}: '{name}'")
         self.cwd = path
         return Result(f"Success: Now at {path or '.'}")
 
     def _ls(self, rest: Sequence[str]) -> Result:
-        if len(rest) > 1 or any(word.startswith("-") for word in rest):
-            raise CommandError("ls takes at most one folder, and no options")
-        path = self._path(rest[0]) if rest else self.cwd
-        there = self.at(path)
-        if not there:
-            raise CommandError(f"ls: {_shown(rest[0])}: {os.strerror(errno.ENOENT)}\n")
-        names = (
-            [entry.name for entry in self.entries(path)] if there == "folder" else [posixpath.basename(path)]
-        )
+        path, name = self._one("ls", rest or ["."], "folder")
+        if self.at(path) != "folder":
+            raise CommandError(f"Error: ls: {name}: {os.strerror(errno.ENOTDIR)}\n")
+        names = [f"'{entry.name}'" for entry in self.entries(path)]
         more = [f"... and {len(names) - MAX_LISTED} more"] if len(names) > MAX_LISTED else []
-        listed = "\n".join([*(f"'{name}'" for name in names[:MAX_LISTED]), *more])
-        return Result(f"Success: The result of ls is:\n{listed}")
+        return Result("\n".join(["Success: The result of ls is:", *names[:MAX_LISTED], *more]))
 
     def _id(self, rest: Sequence[str]) -> Result:
-        if len(rest) != 1:
-            raise CommandError("id needs one file")
-        path = self._path(rest[0])
-        name = _shown(unwrap(rest[0], compat=self._compat))
+        path, name = self._one("id", rest, "file")
         if self.at(path) != "file":
-            raise CommandError(f"{name} does not exist!")
+            raise CommandError(f"Error: {name} does not exist!")
         return Result(f"Success: Identified file {name}", identified=path)
 
     def _echo(self, rest: Sequence[str]) -> Result:
         match rest:
-            case [*parts, (">" | ">>") as operator, name] if not _operators([*parts, name]):
-                path = self._path(name)
-                there = self.at(path)
-                if there == "folder" or self.at(posixpath.dirname(path)) != "folder":
-                    raise CommandError(f"echo: {_shown(name)}: cannot be written")
-                if not path.isprintable() or len(path) > MAX_NAME:
-                    raise CommandError(f"echo: {_shown(name)}: no name for a file")
-                before = self._decoded(path, name, MAX_WRITTEN) if operator == ">>" and there else ""
-                text = before + " ".join(unwrap(word, compat=self._compat) for word in parts) + "\n"
-                if sum(map(len, self.written.values())) + len(text) > MAX_WRITTEN:
-                    raise CommandError("echo: nothing more can be written")
+            case [*parts, ">", name] if not _operators([*parts, name]):
+                path, there = self._path(name), self.at(posixpath.dirname(self._path(name)))
+                text = " ".join(unwrap(word, compat=self._compat) for word in parts) + "\n"
+                total = len(path) + len(text) + sum(map(len, self.written.values()))
+                if self.at(path) or there != "folder" or not path.isprintable() or total > MAX_WRITTEN:
+                    raise CommandError(f"Error: echo: {_shown(name)}: cannot be written")
                 self.written[path] = text
             case _ if _operators(rest):
-                raise CommandError("echo writes to one file, or prints a text")
+                raise CommandError("Error: echo writes to one new file, or prints a text")
         return Result(f"Success: echoed to {_shown(rest[-1]) if rest else ''}")
 
     def _show(self, command: str, rest: Sequence[str]) -> Result:
         """`cat`, `head`, `tail`."""
-        count, names = (None, list(rest)) if command == "cat" else _line_count(command, rest)
+        count, names = 10, list(rest)
+        match names:
+            case ["-n", number, *files] if command != "cat" and number.isdecimal() and number.isascii():
+                count, names = int(number[:9]), files
         if not names or _operators(names) or any(name.startswith("-") for name in names):
-            raise CommandError(f"{command} needs files, and knows no pipes")
-        text = "".join(self._lines(command, name, count) for name in names)
+            raise CommandError(f"Error: {command} needs files, and knows no pipes")
+        text = ""
+        for name in names:
+            path = self._path(name)
+            if (there := self.at(path)) != "file":
+                why = os.strerror(errno.EISDIR if there else errno.ENOENT)
+                raise CommandError(f"Error: {command}: {_shown(name)}: {why}\n")
+            part = self._text(path, name, WHOLE_BYTES if command == "tail" else bytes_shown(self._tokens))
+            lines = _LINE.findall(part) if command != "cat" else []
+            text += {
+                "head": "".join(lines[:count]),
+                "tail": "".join(lines[max(len(lines) - count, 0) :]),
+            }.get(command, part)
         text = truncate(text, unwrap(names[0], compat=self._compat), tokens=self._tokens)
         return Result(f"Success: The content of {_shown(' '.join(names))} is:\n{text}")
 
-    def _lines(self, command: str, name: str, count: int | None) -> str:
-        """What a command takes of a file, as far as it can be shown."""
-        path = self._path(name)
-        if (there := self.at(path)) != "file":
-            why = os.strerror(errno.EISDIR if there else errno.ENOENT)
-            raise CommandError(f"{command}: {_shown(name)}: {why}\n")
-        if count is None:
-            return self._decoded(path, name, bytes_shown(self._tokens))
-        if command == "head":
-            return "".join(_LINE.findall(self._decoded(path, name, bytes_shown(self._tokens)))[:count])
-        lines = _LINE.findall(self._decoded(path, name, TAIL_BYTES, from_end=True))
-        return "".join(lines[max(len(lines) - count, 0) :])
-
-    def _decoded(self, path: str, name: str, limit: int, *, from_end: bool = False) -> str:
+    def _text(self, path: str, name: str, limit: int) -> str:
         """Up to `limit` bytes of a file as text."""
         if path in self.written:
             return self.written[path]
         try:
-            data, whole = self.index.read(path, limit, from_end=from_end)
+            data, whole = self.index.read(path, limit)
+            text = codecs.getincrementaldecoder("utf-8")().decode(data, final=whole)
         except OSError as error:
-            raise CommandError(f"{_shown(name)}: {error.strerror}") from error
-        if from_end and not whole:
-            data = data.lstrip(bytes(range(0x80, 0xC0)))  # a character of which the beginning is missing
-        try:
-            text = codecs.getincrementaldecoder("utf-8")().decode(data, final=whole or from_end)
+            raise CommandError(f"Error: {_shown(name)}: {error.strerror}") from error
         except UnicodeDecodeError:
-            raise CommandError(f"{_shown(name)} is not a text in UTF-8") from None
+            raise CommandError(f"Error: {_shown(name)} is not a text in UTF-8") from None
         if "\0" in text:
-            raise CommandError(f"{_shown(name)} is not a text")
+            raise CommandError(f"Error: {_shown(name)} is not a text")
+        if limit == WHOLE_BYTES and not whole:
+            raise CommandError(f"Error: {_shown(name)} is too long for tail")
         return text
 
     def _path(self, word: str) -> str:
         """The path of a word of a command, "" for the repository itself."""
-        name = unwrap(word, compat=self._compat)
-        path = posixpath.normpath(posixpath.join(self.cwd, name))
+        path = posixpath.normpath(posixpath.join(self.cwd, unwrap(word, compat=self._compat)))
         if path.startswith(("/", "../")) or path == "..":
-            message = fill(packaged_text("explore_outside"), file=_shown(path), folder=self.cwd or ".")
-            raise OutsideError(message)
+            raise CommandError(
+                fill(packaged_text("explore_outside"), file=_shown(path), folder=self.cwd or ".")
+            )
         return "" if path == "." else path
-
-
-def _line_count(command: str, rest: Sequence[str]) -> tuple[int, list[str]]:
-    """How many lines `head` and `tail` take, and of which files."""
-    match list(rest):
-        case ["-n", count, *names] if count.isdecimal() and count.isascii():
-            return int(count[:9]), names
-        case [count, *names] if count[:1] == "-":
-            number = count[1:].removeprefix("n")
-            if not (number.isdecimal() and number.isascii()):
-                raise CommandError(f"{command} knows no option {_shown(count)}")
-            return int(number[:9]), names
-        case names:
-            return 10, names
 
 
 def _operators(words: Sequence[str]) -> bool:

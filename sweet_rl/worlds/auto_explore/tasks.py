@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
-from itertools import chain
+from itertools import chain, zip_longest
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -33,16 +33,30 @@ TEST_REPOSITORIES: Final = 10
 
 
 def explore_tasks(where: str = "") -> list[Record]:
-    """Rows of a task source, as `sweet_rl.records.task_from_row` reads them."""
+    """Rows of a task source, as `sweet_rl.records.task_from_row` reads them.
+
+    Of embedded repositories those of the first question of each, then those of the second, and so on.
+    """
     variant, _, split = where.rpartition(":")
-    if split in {"", "train", "test"} and (not variant or variant.startswith("hops=")):
-        if variant not in {"", "hops=1", "hops=2"}:
-            raise UsageError(f"{where!r}: hops must be 1 or 2. Write 'hops=2:train', say.")
-        return _embedded_rows(split, 2 if variant == "hops=2" else 1)
-    rows = task_rows(load_dataset(where))
-    if not rows:
-        raise UsageError(f"{where!r} holds no task that can be played: none has a question and a file.")
-    return rows
+    cut = {"": (0, None), "train": (0, TRAIN_REPOSITORIES), "test": (TRAIN_REPOSITORIES, None)}.get(split)
+    if cut is None or (variant and not variant.startswith("hops=")):
+        rows = task_rows(load_dataset(where))
+        if not rows:
+            raise UsageError(f"{where!r} holds no task that can be played: none has a question and a file.")
+        return rows
+    if variant not in {"", "hops=1", "hops=2"}:
+        raise UsageError(f"{where!r}: hops must be 1 or 2. Write 'hops=2:train', say.")
+    made = import_module("sweet_rl.mini.repositories")
+    names = made.repository_names(
+        TRAIN_REPOSITORIES + TEST_REPOSITORIES, hops=2 if variant[-1:] == "2" else 1
+    )
+    repositories = [made.make_repository(name).rows() for name in names[slice(*cut)]]
+    return [
+        _row(f"auto_explore/{row['root']}/{place}", row, targets_of(row))
+        for place, rows in enumerate(zip_longest(*repositories))
+        for row in rows
+        if row is not None
+    ]
 
 
 def load_dataset(path: str | Path, *, compat: Compat = "fixed") -> list[Record]:
@@ -97,20 +111,6 @@ def task_rows(records: Sequence[Record], *, easy: bool = False, compat: Compat =
     return rows
 
 
-def _embedded_rows(split: str, hops: int) -> list[Record]:
-    """Those of the first question of every repository, then those of the second, and so on."""
-    made = import_module("sweet_rl.mini.repositories")
-    names = made.repository_names(TRAIN_REPOSITORIES + TEST_REPOSITORIES, hops=hops)
-    cut = {"": (0, None), "train": (0, TRAIN_REPOSITORIES), "test": (TRAIN_REPOSITORIES, None)}[split]
-    repositories = [made.make_repository(name).rows() for name in names[slice(*cut)]]
-    return [
-        _row(f"auto_explore/{rows[place]['root']}/{place}", rows[place], targets_of(rows[place]))
-        for place in range(max(map(len, repositories)))
-        for rows in repositories
-        if place < len(rows)
-    ]
-
-
 def _row(task_id: str, record: Record, targets: list[str]) -> Record:
     more = {name: value for name, value in record.items() if name not in {"question", "trajectories"}}
     answer = f" It says: {record['answer']}" if record.get("answer") else ""
@@ -136,7 +136,7 @@ def _read(file: Path) -> list[Record]:
     def strings(value: Json) -> bool:
         return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
-    def trajectories(value: Json) -> bool:
+    def played(value: Json) -> bool:
         return isinstance(value, list) and all(
             isinstance(one, dict) and isinstance(one.get("filename"), str | None) for one in value
         )
@@ -144,22 +144,22 @@ def _read(file: Path) -> list[Record]:
     for number, record in enumerate(records):
         if not isinstance(record, dict):
             raise DataError("must be an object", path=file, field=f"[{number}]", value=record)
-        path, played = record.get("optimal_path"), record.get("trajectories") or []
-        objects = "a list of objects with a 'filename' that is a path or null"
         for name, good, what in (
             *((name, isinstance(record.get(name), str), "a string") for name in ("filename", "root")),
-            ("optimal_path", isinstance(path, list), "a list of commands"),
-            ("optimal_path", strings(path), "a list of strings"),
+            ("optimal_path", strings(record.get("optimal_path")), "a list of commands"),
             *((name, strings(record.get(name, [])), "a list of paths") for name in ("targets", "clues")),
-            ("trajectories", trajectories(played), objects),
+            (
+                "trajectories",
+                played(record.get("trajectories") or []),
+                "a list of objects, each with a 'filename'",
+            ),
         ):
             if not good:
-                made = what in {"a string", "a list of commands"}
-                repair = "It is written by gen_task and by make_repositories." if made else ""
                 field = f"[{number}].{name}"
                 raise DataError(
-                    f"must be {what}", path=file, field=field, value=record.get(name), repair=repair
-                )
+                    f"must be {what}", path=file, field=field, value=record.get(name),
+                    repair="gen_task and make_repositories write such records.",
+                )  # fmt: skip
     return records
 
 
@@ -183,12 +183,6 @@ def levels_of(
     return [*first, *([list(chain(*rest))] if rest else [])]
 
 
-def current_folder(text: str) -> str:
-    """Where a prompt of AutoExplore says that one is: a path without its last `/`, "" at the top."""
-    found = re.search(r"\n\n# Current working directory\n(.*)\n\n# Files under", text)
-    return found[1].rstrip("/") if found else ""
-
-
 class PlanningExplorer(ScriptedPolicy):
     """Is given the file of every task, goes there, opens it and hands it in: the ceiling."""
 
@@ -206,7 +200,8 @@ class PlanningExplorer(ScriptedPolicy):
                 "exactly the tasks that are played."
             )
         text = observation.messages[-1].content
-        folder, offered = current_folder(text), offered_commands(text, ACTION_HEAD)
+        where = re.search(r"\n\n# Current working directory\n(.*)\n\n# Files under", text)
+        folder, offered = where[1].rstrip("/") if where else "", offered_commands(text, ACTION_HEAD)
         labels = {command: label for label, command in offered.items()}
         command = next_command(folder, target)
         if command.startswith("cat ") and command not in labels:  # no file is opened twice

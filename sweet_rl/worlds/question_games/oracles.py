@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
-import random
 import re
-from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Sequence
+from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,11 +23,12 @@ from sweet_rl.batching import MicroBatcher
 from sweet_rl.chat import load_tokenizer
 from sweet_rl.contracts import User
 from sweet_rl.errors import ServiceError, UsageError, missing_package
-from sweet_rl.openai_client import OpenAIClient, RetryPolicy, base_url_from, shown
+from sweet_rl.openai_client import OpenAIClient, RequestFailed, RetryPolicy, base_url_from, shown
+from sweet_rl.openai_client.client import not_answered, tried
 from sweet_rl.openai_client.replies import failed_status
 from sweet_rl.openai_client.retries import AttemptFailed
 from sweet_rl.prompts import check_placeholders, fill, load_prompt
-from sweet_rl.types import NO_RESPONSE, Failure, Json, UserContext, UserReply
+from sweet_rl.types import NO_RESPONSE, Json, UserContext, UserReply
 from sweet_rl.users.model import ask
 from sweet_rl.worlds.question_games.game import Asking, question_of
 
@@ -186,34 +187,31 @@ def _put_weights(model: Any, path: Path) -> None:
     """Replace the model's weights by those of a file."""
     import torch
 
-    if not path.is_file():
-        raise UsageError(f"There are no oracle weights at {str(path)!r} (looked from {str(Path.cwd())!r}).")
     try:
         saved = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError) as error:
+        state = saved[WEIGHTS_KEY]
+        model.load_state_dict({str(key).removeprefix("module."): value for key, value in state.items()})
+    except FileNotFoundError:
+        raise UsageError(
+            f"There are no oracle weights at {str(path)!r} (from {str(Path.cwd())!r})."
+        ) from None
+    except (pickle.UnpicklingError, EOFError, OSError) as error:
         raise UsageError(
             f"{str(path)!r} cannot be read as plain weights: {str(error).splitlines()[0]} Save it again "
             f"with torch.save({{{WEIGHTS_KEY!r}: model.state_dict()}}, path)."
         ) from error
-    state = saved.get(WEIGHTS_KEY) if isinstance(saved, dict) else None
-    if not isinstance(state, dict):
-        keys = ", ".join(map(repr, list(saved)[:5])) if isinstance(saved, dict) else type(saved).__name__
-        raise UsageError(f"{str(path)!r} has no {WEIGHTS_KEY!r}; it holds {keys}.")
-    try:
-        model.load_state_dict({str(key).removeprefix("module."): value for key, value in state.items()})
-    except RuntimeError as error:
-        first = " ".join(str(error).split())[:300]
+    except (LookupError, TypeError, AttributeError, RuntimeError) as error:
         raise UsageError(
-            f"The weights of {str(path)!r} are not those of this model: {first} Name the model that they "
-            "were trained from."
+            f"{str(path)!r} has no {WEIGHTS_KEY!r} of this model: {' '.join(str(error).split())[:300]} Name the "
+            "model that they were trained from."
         ) from error
 
 
 class GradioOracle:
     """The published server: `predict(text)`, where a batch is one string, its items joined by five commas.
 
-    Gathers the questions that wait and sends them as one text; while it is answered, others gather. Spoken here
-    without gradio's client, to servers old and new.
+    Questions that wait are one batch; while it is answered, others gather. Spoken here without gradio's client, to
+    servers old and new.
     """
 
     def __init__(
@@ -225,105 +223,67 @@ class GradioOracle:
         retry: RetryPolicy = _PATIENCE,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._asking, self._max_batch = asking, max_batch
+        self._asking, self._retry, self._sleep = asking, retry, sleep
         (self._url,) = base_url_from("", 0, url)
         self.name = f"gradio {shown(self._url)}"
-        self._retry, self._sleep, self._jitter = retry, sleep, random.Random()
         self._routes: tuple[str, ...] = (*_QUEUED_ROUTES, *_DIRECT_ROUTES)
         self._session: aiohttp.ClientSession | None = None
-        self._waiting: deque[tuple[str, asyncio.Future[UserReply]]] = deque()
-        self._unanswered: set[asyncio.Future[UserReply]] = set()
-        self._dispatcher: asyncio.Task[None] | None = None
+        self._batcher = MicroBatcher(self._engine, max_batch=max_batch)
+        self._under_way: Future[list[UserReply]] | None = None
 
     async def reply(self, context: UserContext) -> UserReply:
         """The server's answer to the question asked last; `UserReply.failure` says why there is none."""
+        self._loop = asyncio.get_running_loop()
         item = re.sub(",{2,}", ",", self._asking.published(context)) + self._asking.suffix
-        future: asyncio.Future[UserReply] = asyncio.get_running_loop().create_future()
-        self._waiting.append((item, future))
-        self._unanswered.add(future)
-        future.add_done_callback(self._unanswered.discard)
-        if self._dispatcher is None or self._dispatcher.done():
-            self._dispatcher = asyncio.create_task(self._dispatch())
-        return await future
+        return await self._batcher.submit(item)
 
     async def close(self) -> None:
-        """Close the connection; calls that still wait are cancelled."""
-        if self._dispatcher is not None:
-            self._dispatcher.cancel()
-            await asyncio.wait([self._dispatcher])
-        for future in list(self._unanswered):
-            future.cancel()
+        """Close the connection; calls that still wait fail."""
+        if self._under_way is not None:
+            self._under_way.cancel()
+        await self._batcher.close()
         if self._session is not None:
             await self._session.close()
             self._session = None
 
-    async def _dispatch(self) -> None:
-        """Send batches until no caller is waiting."""
-        while self._waiting:
-            await asyncio.sleep(0)  # let everything that is ready now come in
-            batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), self._max_batch))]
-            batch = [(item, future) for item, future in batch if not future.done()]
-            if not batch:
-                continue
-            try:
-                replies = await self._answers([item for item, _ in batch])
-            except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to those who asked
-                for _, future in batch:
-                    if not future.done():
-                        future.set_exception(error)
-                continue
-            for (_, future), reply in zip(batch, replies, strict=True):
-                if not future.done():
-                    future.set_result(reply)
+    def _engine(self, items: Sequence[str]) -> Generator[list[tuple[int, UserReply]], None, None]:
+        """In the batcher's thread: one answer for each item, or the same failure for each."""
+        self._under_way = asyncio.run_coroutine_threadsafe(self._answers(items), self._loop)
+        yield list(enumerate(self._under_way.result()))
 
     async def _answers(self, items: Sequence[str]) -> list[UserReply]:
-        """One answer for each item, or the same failure for each."""
-        attempt = 0
-        while True:
-            attempt += 1
-            try:
-                return [UserReply(text) for text in await self._predict(items)]
-            except AttemptFailed as failed:
-                if failed.can_pass and attempt < self._retry.attempts:
-                    await self._sleep(self._retry.wait_s(attempt, failed.retry_after_s, self._jitter))
-                    continue
-                if failed.kind == "connection":
-                    raise ServiceError(
-                        f"No oracle answers at {shown(self._url)} ({attempt} attempts; the last one: "
-                        f"{failed.detail}). Correct the address or start the server."
-                    ) from failed
-                failure = Failure(failed.kind, failed.detail, failed.status, attempt)
-                return [UserReply(NO_RESPONSE, failure)] * len(items)
+        try:
+            return await tried(partial(self._predict, items), self._retry, self._sleep)
+        except RequestFailed as error:
+            if error.failure.kind == "connection":
+                raise ServiceError(
+                    f"No oracle answers at {shown(self._url)} ({error.failure.attempts} attempts; the last one: "
+                    f"{error.failure.detail}). Correct the address or start the server."
+                ) from error
+            return [UserReply(NO_RESPONSE, error.failure)] * len(items)
 
-    async def _predict(self, items: Sequence[str]) -> list[str]:
+    async def _predict(self, items: Sequence[str]) -> list[UserReply]:
         """Send a batch once, by the first route that the server has; it is remembered."""
         body = {"data": [SEPARATOR.join(items)]}
         for route in self._routes:
             try:
                 content = await self._send("POST", route, body)
-                if route in _QUEUED_ROUTES:
-                    event = _parsed(content, "event_id", str)
-                    content = _last_event(await self._send("GET", f"{route}/{event}"))
-                    data: Json = _parsed(content, None, list)
-                else:
-                    data = _parsed(content, "data", list)
             except AttemptFailed as failed:
                 if failed.status in {404, 405} and route != self._routes[-1]:
                     continue
                 raise
+            if route in _QUEUED_ROUTES:
+                event = _parsed(content, "event_id", str)
+                data = _parsed(_last_event(await self._send("GET", f"{route}/{event}")), None, list)
+            else:
+                data = _parsed(content, "data", list)
             self._routes = (route,)
-            answers = data[0] if data else None
-            if isinstance(answers, str):
-                answers = answers.split(SEPARATOR)
-            if (
-                isinstance(answers, list)
-                and len(answers) == len(items)
-                and all(isinstance(answer, str) for answer in answers)
-            ):
-                return [answer.strip() for answer in answers]
+            break
+        answers = data[0].split(SEPARATOR) if data and isinstance(data[0], str) else data and data[0]
+        if not isinstance(answers, list) or [type(one) for one in answers] != [str] * len(items):
             detail = f"{len(items)} questions were asked, and the answer is {str(data)[:100]!r}"
-            raise AttemptFailed("malformed_reply", detail, can_pass=True)
-        raise AssertionError("there is always a last route")
+            raise AttemptFailed("malformed_reply", detail)
+        return [UserReply(answer.strip()) for answer in answers]
 
     async def _send(self, method: str, route: str, body: Json = None) -> bytes:
         if self._session is None:
@@ -332,11 +292,8 @@ class GradioOracle:
         try:
             async with self._session.request(method, self._url + route, json=body) as response:
                 content, status, headers = await response.read(), response.status, response.headers
-        except TimeoutError:
-            detail = f"no whole answer within {self._retry.timeout_s:g} s"
-            raise AttemptFailed("timeout", detail, can_pass=True) from None
         except (aiohttp.ClientError, OSError) as error:
-            raise AttemptFailed("connection", str(error) or type(error).__name__, can_pass=True) from error
+            raise not_answered(error, self._retry.timeout_s) from error
         if status >= 300:
             raise failed_status(status, headers, content)
         return content
@@ -350,8 +307,8 @@ def _last_event(stream: bytes) -> bytes:
             return fields.get("data", "").encode()
         if fields.get("event") == "error":
             detail = f"the server's function failed: {fields.get('data', '')}"[:300]
-            raise AttemptFailed("server_error", detail, can_pass=True)
-    raise AttemptFailed("malformed_reply", "the event stream ends without an answer", can_pass=True)
+            raise AttemptFailed("server_error", detail)
+    raise AttemptFailed("malformed_reply", "the event stream ends without an answer")
 
 
 def _parsed(content: bytes, field: str | None, kind: type) -> Json:
@@ -363,5 +320,5 @@ def _parsed(content: bytes, field: str | None, kind: type) -> Json:
         value = None
     if not isinstance(value, kind):
         begins = content[:100].decode("utf-8", "replace")
-        raise AttemptFailed("malformed_reply", f"the reply begins {begins!r}", can_pass=True)
+        raise AttemptFailed("malformed_reply", f"the reply begins {begins!r}")
     return value

@@ -1,7 +1,6 @@
 """A shop behind a socket: the same pages, and what happens when there are none."""
 
 import asyncio
-import random
 from urllib.parse import unquote
 
 import pytest
@@ -24,8 +23,8 @@ from tests.worlds.webshop.conftest import serving, task_of
 QUICK = RetryPolicy(attempts=3, timeout_s=0.3, first_wait_s=0.0)
 
 
-def shop_at(url, **differs):
-    return HttpShop(url, retry=QUICK, jitter=random.Random(0), **differs)
+def shop_at(url):
+    return HttpShop(url, retry=QUICK)
 
 
 async def play(shop, tasks):
@@ -92,7 +91,7 @@ def test_what_can_pass_is_tried_again(trouble):
     ("trouble", "kind", "says"),
     [
         ((500, "<h1>Traceback</h1> in search"), "server_error", "Traceback in search"),
-        ("slow", "timeout", "no whole page within 0.3 s"),
+        ("slow", "timeout", "no whole answer within 0.3 s"),
         ("<html>Maintenance", "odd_page", "the page begins '<html>Maintenance'"),
     ],
 )
@@ -153,11 +152,9 @@ async def test_one_failure_leaves_the_other_episodes_alone():
     assert failed.reward is None
 
 
-@pytest.mark.parametrize(
-    "url", ["", "shop", "ftp://shop", "http://", "http://me:key@shop", "http://a:b", "http://a?b"]
-)
+@pytest.mark.parametrize("url", ["", "shop", "ftp://shop", "http://", "http://me:key@shop", "http://a:b"])
 def test_an_address_is_an_address(url):
-    with pytest.raises(UsageError, match="A shop's address looks like"):
+    with pytest.raises(UsageError, match="A base URL"):
         HttpShop(url)
 
 
