@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeGuard
 
 Json: TypeAlias = Any
 """Anything `json.loads` returns."""
@@ -24,6 +24,12 @@ Compat = Literal["fixed", "published"]
 
 NO_ANSWER = "No answer"
 """What a trajectory holds when the agent never answered."""
+
+
+def is_answer(answer: object) -> TypeGuard[str]:
+    """Whether the `answer` of an episode is one: nothing, an empty text and `NO_ANSWER` are none."""
+    return isinstance(answer, str) and answer not in {"", NO_ANSWER}
+
 
 ANSWER_MARKER = "I WANT TO ANSWER:"
 """What announces an answer."""

@@ -18,7 +18,7 @@ from sweet_rl.flags.shared import Compatible, Evaluation, FanOut, Quiet, Regrade
 from sweet_rl.grading.code import WAYS, CodeGrader, constant_floor, reward_of, row_fields
 from sweet_rl.grading.report import Report, graded_with, shown, summarise
 from sweet_rl.grading.sandbox import Sandbox
-from sweet_rl.types import NO_ANSWER, Json
+from sweet_rl.types import Json, is_answer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,6 +164,6 @@ def _counts(rows: Sequence[Mapping[str, Json]]) -> dict[str, int]:
         "answers that would have ended the published evaluation": sum(
             "grades" in row and row["grades"].get("published") is None for row in rows
         ),
-        "dialogues without an answer": sum(row.get("answer") in {None, NO_ANSWER} for row in rows),
+        "dialogues without an answer": sum(not is_answer(row.get("answer")) for row in rows),
         "dialogues with a failed request": sum(bool(row.get("failures") or row.get("error")) for row in rows),
     }

@@ -21,7 +21,7 @@ from sweet_rl.errors import DataError, UsageError
 from sweet_rl.records import encode_row, is_being_written, parse_line
 from sweet_rl.records.rows import task_from_row, trajectory_from_row, trajectory_to_row
 from sweet_rl.runs import has_failed
-from sweet_rl.types import NO_ANSWER, FinishReason, Json, StopReason, Trajectory
+from sweet_rl.types import FinishReason, Json, StopReason, Trajectory, is_answer
 from sweet_rl.worlds import Options, World, options_of, two_worlds, world_in, world_named_in, world_of
 
 CUT_OFF, REFUSED, TOOL_CALL, EMPTY = "cut off", "refused", "tool call instead of text", "empty reply"
@@ -289,7 +289,7 @@ def _category(row: Any, reward: float | None, success: bool | None, flaws: Seque
     answer = msgspec.json.decode(row.answer)
     if row.stop_reason in _CUT_SHORT:
         return f"{'no answer: ' * grades}{_CUT_SHORT[StopReason(row.stop_reason)]}", ""
-    if grades and answer in {None, "", NO_ANSWER}:
+    if grades and not is_answer(answer):
         return "no answer", ""
     if isinstance(told := msgspec.json.decode(row.outcome), str):
         return told, ""

@@ -18,7 +18,7 @@ from sweet_rl.evaluation import comparison as words
 from sweet_rl.evaluation.comparison import Comparison, Pairing, Row, facts_of
 from sweet_rl.evaluation.episodes import Episode, Episodes, rows_at
 from sweet_rl.evaluation.report import Report, Unit, value
-from sweet_rl.types import NO_ANSWER, FinishReason, Json
+from sweet_rl.types import FinishReason, Json, is_answer
 from sweet_rl.version import __version__
 from sweet_rl.viewer.design import NOT_THERE, Picture, find_picture
 from sweet_rl.viewer.export import from_template
@@ -211,7 +211,7 @@ def _short(text: Json) -> str:
 def _picture(row: Mapping[str, Json], folder: Path) -> tuple[str, str]:
     """What was handed in as a picture, as a data URL, or why it is not shown; neither where it is none."""
     answer = row.get("answer")
-    if not isinstance(answer, str) or answer == NO_ANSWER or not answer.endswith(".png"):
+    if not is_answer(answer) or not answer.endswith(".png"):
         return "", ""
     found = find_picture(answer, folder)
     data = found.read() if isinstance(found, Picture) else None

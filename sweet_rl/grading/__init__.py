@@ -17,7 +17,7 @@ import textwrap
 from collections.abc import Mapping
 
 from sweet_rl.plugins import Registry
-from sweet_rl.types import ANSWER_MARKER, NO_ANSWER, Json, Score, Trajectory
+from sweet_rl.types import ANSWER_MARKER, Json, Score, Trajectory, is_answer
 
 GRADERS = Registry("sweet_rl.graders", "grader", parts=("grade",))
 """An object, or a class or factory that takes nothing or the world."""
@@ -73,7 +73,7 @@ def lenient_code(trajectory: Trajectory, name: str) -> str | None:
     such a definition; in the answer, else in what its last turn says before the answer is announced.
     """
     answer, turn = trajectory.answer, trajectory.last_turn
-    if answer is None or answer == NO_ANSWER:
+    if not is_answer(answer):
         return None
     texts = [answer] if turn is None else [answer, turn.content.split(ANSWER_MARKER)[0]]
     texts = [text.replace("\r\n", "\n").replace("\u00a0", " ").lstrip("\ufeff") for text in texts]

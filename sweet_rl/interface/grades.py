@@ -22,7 +22,7 @@ from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.interface.parts import episodes_in
 from sweet_rl.interface.sync import in_thread
 from sweet_rl.records import task_from_row
-from sweet_rl.types import NO_ANSWER, Json, Message, Score, Task, Trajectory
+from sweet_rl.types import Json, Message, Score, Task, Trajectory, is_answer
 from sweet_rl.viewer.rows import rewards_turns
 from sweet_rl.worlds import Options, world_in
 from sweet_rl.worlds.dialogue import parse_published
@@ -209,7 +209,7 @@ def _by_pages(episodes: Sequence[Trajectory], settings: Mapping[str, Any], *, te
         raise no_such("setting of rendering", unknown[0], known)
     flags, folder = RenderFlags(**rendering), None if texts else Path(settings["folder"])
     for episode in episodes:  # a picture that is looked for in another place is no black one
-        drawn = folder is None or episode.answer in {None, "", NO_ANSWER}
+        drawn = folder is None or not is_answer(episode.answer)
         if not drawn and not Path(str(folder), str(episode.answer)).is_file():
             raise UsageError(
                 f"The picture {episode.answer!r} of {episode.task.task_id!r} is not in {str(folder)!r}: name "

@@ -70,11 +70,11 @@ class OraclePolicy(ScriptedPolicy):
 class TeacherPolicy(ScriptedPolicy):
     """Says what a function of the observation says: a world's own scripted player."""
 
-    name = "expert"
-
-    def __init__(self, say: Callable[[Observation], str], *, system_prompt: str | None = None) -> None:
+    def __init__(
+        self, say: Callable[[Observation], str], *, name: str = "teacher", system_prompt: str | None = None
+    ) -> None:
         super().__init__(system_prompt)
-        self._teach = say
+        self.name, self._teach = name, say
 
     def _say(self, observation: Observation) -> str:
         return self._teach(observation)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from sweet_rl.browsers.page import RenderedPage, Renderer, RenderFailed, extract_html
 from sweet_rl.grading.pages import Draft, drafts_of
-from sweet_rl.types import NO_ANSWER, Json, Trajectory
+from sweet_rl.types import Json, Trajectory, is_answer
 from sweet_rl.viewer.rows import floors_of, metric_of, row_of
 
 MAX_BYTES = 64_000_000
@@ -187,7 +187,7 @@ class DesignContents:
                 | {"grades": seen.grades.get(one.turn)}
                 for one in seen.drafts
             ],
-            "answer": {"turn": turn, "picture": shown.get(ANSWER)} if _has_answer(trajectory) else None,
+            "answer": {"turn": turn, "picture": shown.get(ANSWER)} if is_answer(trajectory.answer) else None,
             "metric": metric_of(trajectory),
             "floors": floors_of(trajectory),
             "grading_notes": _notes(trajectory),
@@ -221,7 +221,7 @@ class DesignContents:
             TARGET: (target if isinstance(target, str) else None, trajectory.task.ground_truth)
         }
         wanted |= {str(draft.turn): (draft.image, draft.html) for draft in drafts}
-        if _turn_of_answer(trajectory, drafts) is None and _has_answer(trajectory):
+        if _turn_of_answer(trajectory, drafts) is None and is_answer(trajectory.answer):
             wanted[ANSWER] = (trajectory.answer, None)
         found = await asyncio.gather(*(self._find(*where, renderer) for where in wanted.values()))
         pictures = dict(zip(wanted, found, strict=True))
@@ -240,10 +240,6 @@ class DesignContents:
         except RenderFailed as error:
             return f"{NOT_RENDERED}: {error.failure.detail or error.failure.kind}."
         return Picture(page.width, page.height, data=page.image)
-
-
-def _has_answer(trajectory: Trajectory) -> bool:
-    return trajectory.answer not in {None, "", NO_ANSWER}
 
 
 def _turn_of_answer(trajectory: Trajectory, drafts: Sequence[Draft]) -> int | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from sweet_rl.browsers.page import extract_html
 from sweet_rl.errors import missing_package
-from sweet_rl.types import NO_ANSWER, Trajectory
+from sweet_rl.types import Trajectory, is_answer
 
 
 def need_page_metrics() -> None:
@@ -47,7 +47,7 @@ def drafts_of(trajectory: Trajectory) -> list[Draft]:
     pages = [(turn, html) for turn, content in enumerate(replies) if (html := extract_html(content)[1])]
     drafts = trajectory.extra.get("drafts")
     if not isinstance(drafts, list):
-        last = trajectory.answer if trajectory.answer not in {None, "", NO_ANSWER} else None
+        last = trajectory.answer if is_answer(trajectory.answer) else None
         return [Draft(turn, html, last if turn == pages[-1][0] else None) for turn, html in pages]
     recorded = {}
     for draft in drafts:  # other people's files may hold anything under that name

@@ -34,7 +34,7 @@ from sweet_rl.grading.pages.metrics import (
 )
 from sweet_rl.grading.report import failed_words, repeats_words
 from sweet_rl.statistics import Estimate, mean_over_tasks
-from sweet_rl.types import NO_ANSWER, Failure, Json, Trajectory
+from sweet_rl.types import Failure, Json, Trajectory, is_answer
 
 _MOST_BYTES = 200_000_000
 
@@ -63,7 +63,7 @@ def answer_picture(
     answer: str | None, folder: Path, cache: Path | None = None, *, decoded: bool = False
 ) -> AnswerPicture:
     """The picture at `answer`, which is relative to `folder` (that of the trajectory file) or absolute."""
-    if answer is None or answer in {NO_ANSWER, ""}:
+    if not is_answer(answer):
         return AnswerPicture(Shown.NONE)
     try:
         path = folder / answer

@@ -1,4 +1,4 @@
-"""Compares two answers to one task: by a vision model that sees three pictures, or by a metric.
+"""Compares two answers to one task by a vision model that sees three pictures.
 
 A model is asked twice, with the answers in both orders, because the place of a picture sways it. Only a
 verdict that survives the exchange counts; otherwise the page is a tie.
@@ -110,13 +110,6 @@ def without_asking(first: bytes | None, second: bytes | None) -> Outcome | None:
     if first is None or second is None:
         return Outcome.B if first is None else Outcome.A
     return None
-
-
-def by_grade(first: float, second: float, margin: float) -> Outcome:
-    """The higher grade wins; a difference up to `margin` is a tie."""
-    if abs(first - second) <= margin:
-        return Outcome.TIE
-    return Outcome.A if first > second else Outcome.B
 
 
 def for_judge(data: bytes, most_pixels: int) -> bytes:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sweet_rl.prompts import fill
-from sweet_rl.types import NO_ANSWER
+from sweet_rl.types import is_answer
 from sweet_rl.users.model import DATA_URLS, vision_content
 from sweet_rl.worlds.dialogue import ParsedAction
 
@@ -77,7 +77,7 @@ class HumanDesignInteractionEnv(HumanInteractionEnv):
             self.answer = render_full_html(self.driver, html, self.temp_path, self.env_id)
 
     def _reply(self, parsed: ParsedAction) -> str:
-        image = None if self.answer == NO_ANSWER else self.answer
+        image = self.answer if is_answer(self.answer) else None
         return self.invoke_model(parsed.visible, image)[:HUMAN_RESPONSE_CHARACTER_LIMIT]
 
 

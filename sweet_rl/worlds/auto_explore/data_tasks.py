@@ -7,13 +7,11 @@ Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore, #deviatio
 from __future__ import annotations
 
 import codecs
-import os
 import random
 import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
 from importlib import import_module
 from itertools import accumulate, takewhile
 from pathlib import Path, PurePosixPath
@@ -22,7 +20,7 @@ from typing import Any, Final, NamedTuple
 from sweet_rl import tracking
 from sweet_rl.errors import StorageError, UsageError
 from sweet_rl.openai_client import RequestFailed
-from sweet_rl.prompts import fill, load_prompt
+from sweet_rl.prompts import fill, load_prompt, packaged_text
 from sweet_rl.reflect_data.jobs import Done, Job
 from sweet_rl.reflect_data.teachers import Asked, Teacher
 from sweet_rl.reflect_data.texts import write_list
@@ -49,9 +47,9 @@ def to_copy(source: Path, target: Path) -> list[Path]:
     if not source.is_dir():
         raise UsageError(f"There is no folder {str(source)!r}. --repo_dir names a folder of repositories.")
     found = [
-        entry
-        for entry in sorted(source.iterdir())
-        if entry.is_dir() and not entry.is_symlink() and not entry.name.startswith(".")
+        one
+        for one in sorted(source.iterdir())
+        if one.is_dir() and not one.is_symlink() and one.name[0] != "."
     ]
     for entry in found:
         if target.resolve().is_relative_to(entry.resolve()):
@@ -73,24 +71,17 @@ def filter_repositories(
         folder, copy = waiting.pop()
         try:
             copy.mkdir(parents=True, exist_ok=True)
-            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+            for here in sorted(folder.iterdir()):
+                there = copy / here.name
+                if reason := why_left_out(here, compat=compat):
+                    left_out[reason] += 1
+                elif here.is_dir():
+                    waiting.append((here, there))
+                else:
+                    shutil.copyfile(here, there, follow_symlinks=False)
+                    files += 1
         except OSError as error:
             raise StorageError(f"Cannot copy {str(folder)!r} to {str(copy)!r}: {error.strerror}.") from error
-        for entry in entries:
-            here, there = Path(entry.path), copy / entry.name
-            if reason := why_left_out(here, compat=compat):
-                left_out[reason] += 1
-            elif entry.is_dir(follow_symlinks=False):
-                waiting.append((here, there))
-            else:
-                partial = there.with_name(f".{there.name}.part")
-                try:
-                    shutil.copyfile(here, partial, follow_symlinks=False)
-                    partial.replace(there)
-                except OSError as error:
-                    partial.unlink(missing_ok=True)
-                    raise StorageError(f"Cannot write {str(there)!r}: {error.strerror}.") from error
-                files += 1
     return len(repositories), files, left_out
 
 
@@ -116,20 +107,13 @@ def why_left_out(path: Path, *, compat: Compat = "fixed") -> str:
         return ""
     if not is_allowed(name):
         return "suffix"
-    characters = ascii_characters = 0
-    decoder = codecs.getincrementaldecoder("utf-8")()
     try:
-        with path.open("rb") as file:
-            while chunk := file.read(1 << 20):
-                text = decoder.decode(chunk)
-                characters += len(text)
-                ascii_characters += len(text.encode("ascii", "ignore"))
-        decoder.decode(b"", final=True)
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return "not UTF-8 text"
-    if characters < 10:
+    if len(text) < 10:
         return "too short"
-    return "" if ascii_characters >= 0.9 * characters else "mostly not ASCII"
+    return "" if len(text.encode("ascii", "ignore")) >= 0.9 * len(text) else "mostly not ASCII"
 
 
 MAX_TOKENS: Final = 2000
@@ -160,11 +144,11 @@ def plan_questions(source: Path, *, seed: int = 1, compat: Compat = "fixed") -> 
     planned: dict[str, SourceFile] = {}
     for name in names:
         draws = random.Random(derive_seed(seed, name))
-        found = files_to_ask_about(scan(source / name), compat=compat)
-        for path in draw_files(found, draws, compat=compat):
-            file = SourceFile(name, path)
-            repeat = sum(other == file for other in planned.values()) if compat == "published" else 0
-            planned[f"{name}/{path}" + (f"#{repeat}" if repeat else "")] = file
+        asked = Counter[str]()
+        for path in draw_files(files_to_ask_about(scan(source / name), compat=compat), draws, compat=compat):
+            repeat = f"#{asked[path]}" if asked[path] else ""  # as published a file can be drawn again
+            planned[f"{name}/{path}{repeat}"] = SourceFile(name, path)
+            asked[path] += 1
     return planned
 
 
@@ -244,8 +228,8 @@ async def ask_about(
         ask = import_module("sweet_rl.mini.repository_teacher").known_questions
         return str(ask(repository, path, text, draws))
 
-    user = fill(_prompt(kind), NAME=path, CONTENT=block)
-    messages = [Message("system", _prompt("system").strip()), Message("user", user)]
+    user = fill(load_prompt(f"gen_task_{kind}"), NAME=path, CONTENT=block)
+    messages = [Message("system", packaged_text("gen_task_system")), Message("user", user)]
     try:
         reply = await teacher.say(Asked(messages, known, derive_seed(seed, job.key, job.attempt)))
     except RequestFailed as error:
@@ -253,25 +237,9 @@ async def ask_about(
     pairs = extract_questions(reply, compat=compat)
     if not pairs and teacher.name != "embedded":
         return Done(None, (Failure("malformed_reply", reply),))
-    return Done(
-        [
-            {
-                "question": question,
-                "answer": answer,
-                "optimal_path": optimal_path(path, compat=compat),
-                "filename": path,
-                "root": repository,
-                "n_level": path.count("/"),
-                "model": teacher.name,
-            }
-            for question, answer in pairs
-        ]
-    )
-
-
-@cache  # looking for a packaged file takes a millisecond
-def _prompt(name: str) -> str:
-    return load_prompt(f"gen_task_{name}")
+    more: Json = {"optimal_path": optimal_path(path, compat=compat), "filename": path, "root": repository}
+    more |= {"n_level": path.count("/"), "model": teacher.name}
+    return Done([{"question": question, "answer": answer, **more} for question, answer in pairs])
 
 
 def extract_questions(text: str, *, compat: Compat = "fixed") -> list[tuple[str, str]]:
@@ -328,26 +296,30 @@ def clean_tasks(
     all are right: each task then lists them in `targets`."""
     dropped = Counter[str]()
     first: dict[tuple[str, str, str], dict[str, Json]] = {}
+    same: dict[tuple[str, str], list[dict[str, Json]]] = {}
     for given in tasks:
         if reason := why_dropped(given, repositories, compat=compat):
             dropped[reason] += 1
             continue
         task = {name: value for name, value in given.items() if name not in _LEFTOVERS}
         task["optimal_path"] = played_path(task["optimal_path"], compat=compat)
-        key = (str(task["root"]), str(task["filename"]), str(task["question"]))
-        if first.setdefault(key, task) is not task:
-            dropped["twice"] += 1
-            _add_trajectories(first[key], task.get("trajectories") or [])
-    stay = list(first.values())
-    if compat == "fixed":
-        files: dict[tuple[str, str], list[str]] = {}
-        asked = [(str(one["root"]), " ".join(str(one["question"]).casefold().split())) for one in stay]
-        for task, question in zip(stay, asked, strict=True):
-            files.setdefault(question, []).append(task["filename"])
-        for task, question in zip(stay, asked, strict=True):
-            if len(files[question]) > 1:
-                task["targets"] = files[question]
-    return stay, dropped
+        root, question = str(task["root"]), str(task["question"])
+        kept = first.setdefault((root, str(task["filename"]), question), task)
+        if kept is task:
+            same.setdefault((root, " ".join(question.casefold().split())), []).append(task)
+            continue
+        dropped["twice"] += 1
+        there = kept.setdefault("trajectories", [])
+        for trajectory in task.get("trajectories") or []:  # under the next free numbers of their kind
+            kind = "positive" if str(trajectory.get("info", "")).startswith("positive") else "negative"
+            number = sum(str(other.get("info", "")).startswith(kind) for other in there)
+            there.append({**trajectory, "info": f"{kind}{number}"})
+        if not there:
+            del kept["trajectories"]
+    for alike in same.values() if compat == "fixed" else ():
+        for task in alike if len(alike) > 1 else ():
+            task["targets"] = [one["filename"] for one in alike]
+    return list(first.values()), dropped
 
 
 def why_dropped(task: Mapping[str, Json], repositories: Path, *, compat: Compat = "fixed") -> str:
@@ -375,26 +347,15 @@ def played_path(commands: Iterable[Any], *, compat: Compat = "fixed") -> list[st
     path = []
     for command in commands:
         verb, _, rest = str(command).strip().partition(" ")
-        words = [word for word in split_command(rest) if word is not None]
+        words = split_command(rest)
         target = (
-            unwrap(words[0]) if len(words) == 1 else rest.strip()
+            unwrap(words[0] or "") if len(words) == 1 else rest.strip()
         )  # a name with blanks may stand there bare
         if verb != "ls":
             path.append(f"{verb} {wrap(target, compat=compat)}" if target else verb)
     if path and path[-1].startswith("cat "):
         path.append(f"id {path[-1].removeprefix('cat ')}")
     return path
-
-
-def _add_trajectories(task: dict[str, Json], more: Iterable[Mapping[str, Json]]) -> None:
-    """Append trajectories under the next free numbers of their kind."""
-    there: list[Json] = list(task.get("trajectories") or [])
-    for trajectory in more:
-        kind = "positive" if str(trajectory.get("info", "")).startswith("positive") else "negative"
-        number = sum(str(other.get("info", "")).startswith(kind) for other in there)
-        there.append({**trajectory, "info": f"{kind}{number}"})
-    if there:
-        task["trajectories"] = there
 
 
 SHARES: Final[dict[str, int]] = {"train": 7, "validate": 2, "test": 1}
@@ -407,11 +368,10 @@ def split_tasks(
     """Give every task with a question to one of the three parts; within a part the order stays."""
     asked = [task for task in tasks if str(task.get("question") or "").strip()]
     draws = random.Random(seed)
-    total = len(asked)
-    sizes = {name: tenths * total // 10 for name, tenths in SHARES.items()}
-    remainders = sorted(SHARES, key=lambda name: -(SHARES[name] * total % 10))
-    for name in remainders[: total - sum(sizes.values())]:  # the largest remainders get what is left
-        sizes[name] += 1
+    whole = {name: divmod(tenths * len(asked), 10) for name, tenths in SHARES.items()}
+    sizes = {name: size for name, (size, _) in whole.items()}
+    for name in sorted(SHARES, key=lambda name: -whole[name][1])[: len(asked) - sum(sizes.values())]:
+        sizes[name] += 1  # the largest remainders get what is left
     if compat == "published":
         parts = [draws.choices(list(SHARES), list(SHARES.values()))[0] for _ in asked]
     elif by_repo:

@@ -39,11 +39,6 @@ class Turn(NamedTuple):
     command: str | None
     moved: GameStep
 
-    @property
-    def failure(self) -> Failure | None:
-        """The reply that could not be read, word for word."""
-        return None if self.command is not None else Failure("malformed_reply", self.reply)
-
 
 class ExploreTalk:
     """One teacher in one game that has begun.
@@ -119,11 +114,8 @@ MAX_NEGATIVES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """One trajectory to be made for the task at `index` of the file.
-
-    `wrong_at` is None for the right way; else the place in the optimal path at which a wrong file is opened
-    instead, and `number` counts the task's wrong ways.
-    """
+    """One trajectory to be made for the task at `index` of the file: the right way, or with a wrong file at place
+    `wrong_at` of the optimal path; `number` counts the task's wrong ways."""
 
     index: int
     task: Mapping[str, Any]
@@ -207,27 +199,25 @@ async def teach(
     finally:
         game.close()
     failures = [
-        Failure(turn.failure.kind, turn.failure.detail, turn=number)
+        Failure("malformed_reply", turn.reply, turn=number)
         for number, turn in enumerate(turns)
-        if turn.failure
+        if turn.command is None
     ]
     if broken:
         return Done(None, (*failures, broken))
     read = [turn for turn in turns if turn.command]
+    if not read:
+        return Done(None, tuple(failures))
     # as published, reflections and commands are paired by their place even where a reply could not be read
     thought = turns if compat == "published" and lesson.wrong_at is None else read
     steps: list[Json] = [{"reflection": "", "cmd": command} for command in led]
-    steps += [
-        {"reflection": one.reflection, "cmd": other.command}
-        for one, other in zip(thought, read, strict=False)
-    ]
-    if not read:
-        return Done(None, tuple(failures))
+    pairs = zip(thought, read, strict=False)
+    steps += [{"reflection": one.reflection, "cmd": other.command} for one, other in pairs]
     handed_in = next(
-        (turn.moved.info["identified"] for turn in turns if "identified" in turn.moved.info), None
+        (str(one.moved.info["identified"]) for one in turns if "identified" in one.moved.info), None
     )
     if handed_in is not None and compat == "published":
-        folder, _, name = str(handed_in).rpartition("/")
+        folder, _, name = handed_in.rpartition("/")
         handed_in = f"{folder}/{wrap(unwrap(name), compat='published')}".lstrip("/")
     info = "positive" if lesson.wrong_at is None else f"negative{lesson.number}"
     found = {"model_name": teacher.name, "info": info, "filename": handed_in, "trajectory": steps}
@@ -349,8 +339,8 @@ async def play_explore(
         while not over:
             turn = await talk.turn()
             over, cost = turn.moved.over, talk.cost
-            if turn.failure:
-                failures.append(turn.failure)
+            if turn.command is None:
+                failures.append(Failure("malformed_reply", turn.reply))
         won = cost < game.success_threshold
     except (RequestFailed, EpisodeError) as error:
         failures.append(error.failure)
@@ -368,9 +358,10 @@ def success_by_level(
 ) -> list[dict[str, Json]]:
     """`level`, `episodes`, `failed` and `success` (of 1, of the episodes that did not fail) of every level."""
     results: list[dict[str, Json]] = []
-    for at, episodes in enumerate(levels):
-        won = [played[key]["won"] for key in episodes if key in played]
+    for at, keys in enumerate(levels):
+        won = [played[key]["won"] for key in keys if key in played]
         success = sum(won) / len(won) if won else None
-        failed = len(episodes) - len(won)
-        results.append({"level": at, "episodes": len(won), "failed": failed, "success": success})
+        results.append(
+            {"level": at, "episodes": len(won), "failed": len(keys) - len(won), "success": success}
+        )
     return results

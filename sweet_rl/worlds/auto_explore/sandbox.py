@@ -183,7 +183,7 @@ class Sandbox:
         found, below = list[str](), [""]
         while below:
             folder = below.pop()
-            folders = []
+            folders = list[str]()
             for entry in self.entries(folder):
                 (folders if entry.is_folder else found).append(posixpath.join(folder, entry.name))
             below += reversed(folders)

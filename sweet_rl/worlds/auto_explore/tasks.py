@@ -7,7 +7,6 @@ Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore, #file-for
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
@@ -20,6 +19,7 @@ from sweet_rl.chat.reflect_format import offered_commands
 from sweet_rl.cli.stage import written_by
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.policies.scripted import ScriptedPolicy
+from sweet_rl.reflect_data.texts import read_list
 from sweet_rl.tracking import is_record
 from sweet_rl.types import Compat, Json, Observation, Task, derive_seed
 from sweet_rl.worlds.auto_explore.options import ACTION_HEAD, STAGES, Levels
@@ -126,12 +126,7 @@ def _row(task_id: str, record: Record, targets: list[str]) -> Record:
 
 def _read(file: Path) -> list[Record]:
     """The records of one file, checked."""
-    try:
-        records = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"is no JSON file that can be read ({error})", path=file) from error
-    if not isinstance(records, list):
-        raise DataError("must be a list of task records", path=file, value=records)
+    records = read_list(file)
 
     def strings(value: Json) -> bool:
         return isinstance(value, list) and all(isinstance(one, str) for one in value)
@@ -142,8 +137,6 @@ def _read(file: Path) -> list[Record]:
         )
 
     for number, record in enumerate(records):
-        if not isinstance(record, dict):
-            raise DataError("must be an object", path=file, field=f"[{number}]", value=record)
         for name, good, what in (
             *((name, isinstance(record.get(name), str), "a string") for name in ("filename", "root")),
             ("optimal_path", strings(record.get("optimal_path")), "a list of commands"),

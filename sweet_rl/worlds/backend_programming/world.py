@@ -238,7 +238,7 @@ class BackendProgramming(Dialogue):
                 turn: str = play(observation.messages, rng, max_turns=turns)
                 return turn
 
-            return scripted.TeacherPolicy(say, system_prompt=prompt)
+            return scripted.TeacherPolicy(say, name=wanted.name, system_prompt=prompt)
         if wanted.name == "oracle":
             answers = {task.task_id: task.ground_truth for task in wanted.tasks}
             return scripted.OraclePolicy(answers, system_prompt=prompt)

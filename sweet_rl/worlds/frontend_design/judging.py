@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,14 +15,13 @@ from sweet_rl.browsers.page import Renderer, RenderFailed
 from sweet_rl.cli.progress import judge_failed, progress, write_report
 from sweet_rl.cli.servers import client_of, key_in
 from sweet_rl.concurrency import for_each
-from sweet_rl.errors import DataError, UsageError, suggestion
+from sweet_rl.errors import DataError, UsageError
 from sweet_rl.grading.pages.grader import answer_picture
 from sweet_rl.grading.pages.judge import (
     ORDERS,
     Outcome,
     Verdict,
     VisionJudge,
-    by_grade,
     for_judge,
     settled,
     win_rate,
@@ -39,9 +38,6 @@ if TYPE_CHECKING:
 
 PROMPT = "judge_html_prompt.txt"
 _NAMED_BY = "--hostname and --port, or --base_url, name the judge's server, --judge its model."
-
-RENDERING = frozenset({"browser", "network", "allow_scripts", "viewport"})
-"""What grades without a model depend on besides the pages (`graded_with`)."""
 
 UNPAIRED = "rows without a partner in the other run"
 FAILED = "pages whose episode failed in one of the runs: in no number above"
@@ -103,18 +99,6 @@ class Comparison:
     def beside(self, suffix: str) -> str:
         """A file beside the first run that is named after both."""
         return str(Path(self.path_a).with_suffix(f".vs.{Path(self.path_b).stem}{suffix}"))
-
-    def by_metric(self, metric: str, margin: float, report_path: str | None) -> None:
-        """The higher stored grade wins; print and write the result."""
-        self._check_graded(metric)
-        outcomes = []
-        for pair in self.pairs:
-            first, second = ((trajectory.extra.get("grades") or {}).get(metric) for trajectory in pair)
-            if first is None or second is None:
-                self._counts[NO_TARGET] += 1
-            else:
-                outcomes.append((pair.a.task.task_id, by_grade(first, second, margin)))
-        self._report(f"{metric} (a difference up to {margin:g} is a tie)", outcomes, report_path)
 
     async def by_judge(
         self,
@@ -200,8 +184,14 @@ class Comparison:
             with progress(len(self.pairs), 0, unit="page", quiet=quiet) as bar:
                 await for_each(range(len(self.pairs)), work, at_once=at_once)
                 await journal.flush()
-        outcomes = [(self.pairs[index].a.task.task_id, found[index]) for index in sorted(found)]
-        self._report(f"{judge.name}, asked in both orders", outcomes, report_path)
+        result = win_rate([(self.pairs[index].a.task.task_id, found[index]) for index in sorted(found)])
+        by = f"{judge.name}, asked in both orders"
+        print(f"A: {self.path_a}\nB: {self.path_b}\njudge: {by}\n\n{result.text}\n")
+        for label, count in self._counts.items():
+            if count:
+                print(f"{count:>6}  {label}")
+        content = {"run_a": self.path_a, "run_b": self.path_b, "judge": by, "counts": dict(self._counts)}
+        write_report(self.path_a, report_path or self.beside(".report.json"), content | asdict(result))
         print(f"Every verdict is in {journal_path}")
         return lost
 
@@ -214,40 +204,9 @@ class Comparison:
         first, second = (for_judge(data, most_pixels) if data else None for data in found)
         return first, second
 
-    def _check_graded(self, metric: str) -> None:
-        """Every row was graded by `evaluate_html`, and all in the same way."""
-        ways = []
-        for path, side in ((self.path_a, 0), (self.path_b, 1)):
-            for pair in self.pairs:
-                extra = pair[side].extra
-                grades = extra.get("grades")
-                if not isinstance(grades, dict) or (grades and metric not in grades):
-                    raise UsageError(
-                        f"{path!r} has rows without the grade {metric!r}, like task {pair[side].task.task_id!r}. "
-                        "Run sweet-rl evaluate_html on it first, with the same flags for both runs."
-                    )
-                if grades:
-                    way = (extra.get("graded_with") or {}).items()
-                    ways.append((path, {name: v for name, v in way if metric == "clip" or name in RENDERING}))
-        for path, way in ways:
-            if way != ways[0][1]:
-                raise UsageError(
-                    f"The runs were graded in different ways: {ways[0][0]!r} with {ways[0][1]}, {path!r} with "
-                    f"{way}. Run sweet-rl evaluate_html on both with the same flags."
-                )
-
-    def _report(self, judge: str, outcomes: Sequence[tuple[str, Outcome]], report_path: str | None) -> None:
-        result = win_rate(outcomes)
-        print(f"A: {self.path_a}\nB: {self.path_b}\njudge: {judge}\n\n{result.text}\n")
-        for label, count in self._counts.items():
-            if count:
-                print(f"{count:>6}  {label}")
-        content = {"run_a": self.path_a, "run_b": self.path_b, "judge": judge, "counts": dict(self._counts)}
-        write_report(self.path_a, report_path or self.beside(".report.json"), content | asdict(result))
-
 
 def compare(flags: JudgeFlags) -> None:
-    """Compare by a metric, or find the judge's server, start the browsers, and ask."""
+    """Find the judge's server, start the browsers, and ask."""
     from sweet_rl.browsers import open_renderer
     from sweet_rl.openai_client import base_url_from
 
@@ -260,16 +219,10 @@ def compare(flags: JudgeFlags) -> None:
         if not same:
             new_file(flags.report_path, "report_path", overwrite=flags.overwrite)
     comparison = Comparison(flags.run_a, flags.run_b)
-    if flags.judge == "metrics":
-        comparison.by_metric(flags.metric, flags.margin, flags.report_path)
-        return
     key_in(flags.api_key_var)
     prompt = load_prompt(flags.prompt_path or PROMPT)
     urls = base_url_from(flags.hostname or "127.0.0.1", flags.port or 8000, flags.base_url)
     journal_path = flags.output_path or comparison.beside(".jsonl")
-    named = any(flag is not None for flag in (flags.hostname, flags.port, flags.base_url))
-    if not named and (meant := suggestion(flags.judge, ("metrics", "auto"), "--judge ")):
-        raise UsageError(f"There is no --judge {flags.judge} here{meant}. A model answers through a server.")
 
     async def main() -> None:
         with tracking.role("judge"):

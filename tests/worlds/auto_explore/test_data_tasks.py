@@ -82,23 +82,23 @@ def test_what_is_loaded(tmp_path, golden):
 
 
 @pytest.mark.parametrize(
-    ("text", "problem"),
+    ("records", "problem"),
     [
-        ("{", "no JSON file"),
-        ("{}", "a list of task records"),
-        ("[3]", r"\[0\]"),
-        (json.dumps([record(["ls"]), record("ls")]), r"\[1\].optimal_path.*list of commands"),
-        (json.dumps([record([3])]), r"\[0\].optimal_path.*list of strings"),
-        (json.dumps([record(trajectories=["abc"])]), r"\[0\].trajectories.*list of objects"),
-        (json.dumps([record(trajectories={"a": 1})]), r"\[0\].trajectories.*list of objects"),
-        (json.dumps([record(trajectories=[{"filename": ["a"]}])]), r"\[0\].trajectories"),
-        (json.dumps([record(clues="MOVED.md")]), r"\[0\].clues.*list of paths"),
-        (json.dumps([record(targets="a.md")]), r"\[0\].targets.*list of paths"),
-        (json.dumps([{"root": "x", "optimal_path": []}]), r"\[0\].filename.*string"),
+        ("{", "is not JSON"),
+        ({}, "a list of records"),
+        ([3], "number 0"),
+        ([record(["ls"]), record("ls")], r"\[1\].optimal_path.*list of commands"),
+        ([record([3])], r"\[0\].optimal_path.*list of commands"),
+        ([record(trajectories=["abc"])], r"\[0\].trajectories.*list of objects"),
+        ([record(trajectories={"a": 1})], r"\[0\].trajectories.*list of objects"),
+        ([record(trajectories=[{"filename": ["a"]}])], r"\[0\].trajectories"),
+        ([record(clues="MOVED.md")], r"\[0\].clues.*list of paths"),
+        ([record(targets="a.md")], r"\[0\].targets.*list of paths"),
+        ([{"root": "x", "optimal_path": []}], r"\[0\].filename.*string"),
     ],
 )
-def test_broken_files(tmp_path, text, problem):
-    (tmp_path / "data.json").write_text(text)
+def test_broken_files(tmp_path, records, problem):
+    (tmp_path / "data.json").write_text(records if records == "{" else json.dumps(records))
     with pytest.raises(DataError, match=problem):
         load_dataset(tmp_path / "data.json")
 

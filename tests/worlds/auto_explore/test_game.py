@@ -14,7 +14,7 @@ from sweet_rl.errors import UsageError
 from sweet_rl.mini.repositories import make_repository
 from sweet_rl.types import Message, Observation
 from sweet_rl.worlds import load_tasks
-from sweet_rl.worlds.auto_explore.game import ExploreGame, all_commands, step_cost
+from sweet_rl.worlds.auto_explore.game import ExploreGame, all_commands
 from sweet_rl.worlds.auto_explore.options import ACTION_HEAD
 from sweet_rl.worlds.auto_explore.repositories import (
     Entry,
@@ -30,7 +30,7 @@ from sweet_rl.worlds.auto_explore.repositories import (
     wrap,
 )
 from sweet_rl.worlds.auto_explore.sandbox import PIECES, Sandbox, bytes_shown, truncate
-from sweet_rl.worlds.auto_explore.tasks import PlanningExplorer, Wanderer, current_folder
+from sweet_rl.worlds.auto_explore.tasks import PlanningExplorer, Wanderer
 from sweet_rl.worlds.text_games import TextGameEnv
 from tests.worlds.playing import played
 
@@ -127,8 +127,6 @@ def test_costs(library):
     assert game.step("zz").cost == 2
     assert game.step("cat README.md").cost == 1  # its text begins with a keyword
     assert "Error: what users see" in game.text
-    assert [step_cost("Error: x"), step_cost("Warning: x"), step_cost("An Error: x")] == [3, 2, 1]
-    assert step_cost("Error: x", compat="published") == 1
     assert begun(library, compat="published").step("zz").cost == 1
 
 
@@ -189,9 +187,8 @@ def test_first_step(library):
     for command, cost in (("cd docs", -115), ("cd src", 1)):
         moved = begun(library, first_step=True).step(command)
         assert (moved.cost, moved.over, moved.info["won"]) == (cost, True, cost < 0)
-    targets = ("docs/hours.md", "src/core/tax.py")  # the row's optimal path leads to the first
-    for seed in range(8):  # that of an easy game leads to the file that is asked for
-        game = begun(library, targets, seed, easy=True, first_step=True)
+    for seed in range(8):  # the way of an easy game leads to the file that is asked for
+        game = begun(library, ("docs/hours.md", "src/core/tax.py"), seed, easy=True, first_step=True)
         assert game.step(f"cd {game.targets[0].partition('/')[0]}").info["won"] is True
 
 
@@ -278,25 +275,19 @@ def test_any_name_survives_quoting(name):
 
 
 @given(st.text(alphabet=string.printable + "é🐕", max_size=300), st.sampled_from(["a.csv", "a.md", "a.bin"]))
-def test_truncation_keeps_a_beginning(text, name):
+def test_what_is_shown_is_a_beginning(text, name):
     shown = truncate(text, name, tokens=CharacterCounter())
     if shown == text:
         assert text.count("\n") <= {"a.csv": 5, "a.md": 100, "a.bin": 10}[name]
     else:
         assert text.startswith(shown.partition("\n...\n")[0] if "\n...\n" not in text else "")
-    assert (
-        truncate("1\n2\n3\n4\n5\n", "a.csv") == "1\n2\n3\n4\n5\n"
-    )  # behind a last line break there is no line
-    assert truncate("1\n2\n3\n4\n5\n6", "a.csv").startswith("1\n2\n3\n4\n5\n...\n")
-
-
-@given(st.text(max_size=200))
-def test_pieces(text):
+    five = "1\n2\n3\n4\n5\n"
+    assert truncate(five, "a.csv") == five  # behind a last line break there is no line
+    assert truncate(f"{five}6", "a.csv").startswith(f"{five}...\n")
     count = PIECES.count(text)
     assert PIECES.cut(text, count) == text
-    assert sum(len(PIECES.cut(text, n)) for n in range(count)) <= count * len(text)
-    assert all(PIECES.count(PIECES.cut(text, n)) <= n for n in range(count))
-    assert len(text) <= PIECES.longest * max(count, 0)
+    assert all(PIECES.count(PIECES.cut(text, n)) <= n for n in range(0, count, 7))
+    assert len(text) <= PIECES.longest * count
 
 
 def test_what_is_read_is_enough():
@@ -309,39 +300,27 @@ def test_what_is_read_is_enough():
             assert truncate(read, "a.py", tokens=tokens) == truncate(data, "a.py", tokens=tokens)
 
 
-def write(folder, files):
-    for path, text in files.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_text(text)
-
-
 def test_a_repository_on_disk_and_in_memory(tmp_path):
     made = make_repository("analysis-3")
-    write(
-        tmp_path / "analysis-3", {".git/config": "x", ".env": "x", **made.files}
-    )  # hidden names do not exist
-    disk, memory = scan(tmp_path / "analysis-3"), made.index()
-    assert (disk.name, disk.folders, disk.refused) == (memory.name, memory.folders, ())
+    for path, text in {".git/config": "x", ".env": "x", **made.files}.items():  # hidden names do not exist
+        (tmp_path / "analysis-3" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "analysis-3" / path).write_text(text)
+    library = Library(tmp_path)
+    disk, memory = library.get("analysis-3"), made.index()
+    assert library.get("analysis-3") is disk
+    assert (disk.name, disk.folders) == (memory.name, memory.folders)
     assert list(disk.files()) == list(memory.files()) == sorted(made.files)
     for path, text in made.files.items():
-        for limit in (5, 100_000):
-            assert disk.read(path, limit) == memory.read(path, limit)
-            assert disk.read(path, limit, from_end=True) == memory.read(path, limit, from_end=True)
-        assert disk.read(path, 100_000).data.decode() == text
-        assert disk.find(path) == Entry(path.rpartition("/")[2], False, len(text))
+        assert disk.read(path, 5) == memory.read(path, 5) == (text.encode()[:5], False)
+        assert disk.read(path, 100_000) == memory.read(path, 100_000) == (text.encode(), True)
+        assert disk.find(path) == Entry(path.rpartition("/")[2], False)
     assert disk.find("nope") is None
-    library = Library(tmp_path)
-    assert library.get("analysis-3") is library.get("analysis-3")
     index = index_of("r", dict.fromkeys(("b.md", "B.md", "a/x.md", "_.md", "1.md", "a.md"), ""))
     assert [entry.name for entry in index.folders[""]] == ["1.md", "B.md", "_.md", "a", "a.md", "b.md"]
-
-
-def test_kinds():
     kinds = {"a.py": "code", "a.csv": "data", "a.md": "text", "a.sh": "exec", "a.b.json": "text"}
     kinds |= dict.fromkeys(("a.png", "py", ".md", "a.md/b"), "other")
     for name, kind in kinds.items():
-        assert kind_of(name) == kind
-        assert is_allowed(name) is (kind != "other")
+        assert (kind_of(name), is_allowed(name)) == (kind, kind != "other")
 
 
 @pytest.mark.parametrize(
@@ -363,7 +342,7 @@ def test_the_next_command(folder, path, opened, command):
     assert next_command(folder, path, opened=opened) == command
 
 
-TASKS = load_tasks("auto-explore:test", num_tasks=60)
+TASKS = load_tasks("auto-explore:test", num_tasks=40)
 PLANNER = PlanningExplorer({task.task_id: task.ground_truth for task in TASKS})
 
 
@@ -396,8 +375,4 @@ def test_the_wanderer_is_a_floor():
 
 def test_what_a_prompt_says():
     game = ExploreGame(Library())
-    text = game.reset(TASKS[0], seed=0)
-    assert current_folder(text) == ""
-    assert offered_commands(text, ACTION_HEAD) == game.offered
-    folder = next(command for command in game.offered.values() if command.startswith("cd "))
-    assert current_folder(game.step(folder).text) == folder.removeprefix("cd ")
+    assert offered_commands(game.reset(TASKS[0], seed=0), ACTION_HEAD) == game.offered
