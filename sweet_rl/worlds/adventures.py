@@ -1,8 +1,5 @@
-"""Text adventures as worlds: scenes, the rules of an episode, players without a model. A turn's reward is
-what the score rose by.
-
-Published behaviour: docs/published/archer.md (text games).
-"""
+"""Text adventures as worlds: scenes, the rules of an episode, players without a model; a turn is rewarded by
+what the score rose. Published behaviour: docs/published/archer.md (text games)."""
 
 from __future__ import annotations
 
@@ -24,8 +21,7 @@ from sweet_rl.worlds.options import AgentRequest
 
 # Interpreters know commands that are not moves. Some write files or keep a second copy of the game that other
 # episodes would meet: those never reach the game. Others end or restart the session, open a menu that waits for
-# keys, or come from the game's debugging (`purloin` fetches anything from anywhere): those are refused unless
-# the published behaviour is asked for.
+# keys, or debug the game: those are refused unless the published behaviour is asked for.
 REFUSED_ALWAYS = frozenset(
     ["save", "restore", "script", "transcript", "noscript", "unscript", "recording", "replay", "undo"]
 )
@@ -77,10 +73,8 @@ def listed_actions(text: str) -> tuple[str, ...]:
 
 
 def typed(action: str) -> str:
-    """What of an action reaches the game's keyboard: one line, at most `COMMAND_BYTES` long.
-
-    Control characters and backslashes, which an interpreter takes for keys, become blanks.
-    """
+    """What of an action reaches the game's keyboard: one line of at most `COMMAND_BYTES`, without what is
+    taken for keys."""
     line = action.partition("\n")[0]
     line = "".join(char if char.isprintable() and char != "\\" else " " for char in line)
     return line.encode("utf-8", errors="replace")[:COMMAND_BYTES].decode("utf-8", errors="ignore")
@@ -111,10 +105,6 @@ class AdventureEnv:
     max_score: ClassVar[int]
 
     def __init__(self, *, max_turns: int = 50, compat: Compat = "fixed") -> None:
-        if max_turns < 1:
-            raise UsageError(f"max_turns must be at least 1, got {max_turns}.")
-        if compat not in {"fixed", "published"}:
-            raise UsageError(f"compat must be 'fixed' or 'published', got {compat!r}.")
         self._max_turns = max_turns
         self._published = compat == "published"
         self._done = True
@@ -179,10 +169,7 @@ class AdventureEnv:
 
 
 class RandomAdventurer(ScriptedPolicy):
-    """Takes any of the actions that the last observation lists, each as likely: the floor.
-
-    The same episode seed draws the same actions from the same observations.
-    """
+    """Takes any of the actions that the last observation lists, drawn by the episode's seed: the floor."""
 
     name = "random"
 

@@ -96,11 +96,7 @@ class World:
         raise NotImplementedError
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
-        """A scripted agent.
-
-        Raises:
-            UsageError: there is none of this name; a package or a file is missing.
-        """
+        """A scripted agent; a UsageError where there is none of this name, or a package or a file is missing."""
         raise no_agent(self, wanted.name)
 
     def system_prompt(self) -> str:

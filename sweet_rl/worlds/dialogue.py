@@ -45,10 +45,8 @@ def published_data(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ParsedAction:
-    """`visible` is what the human and later prompts see, `output` the recorded raw text.
-
-    `answer` is the text handed in, or None when the agent did not answer.
-    """
+    """`visible` is what the human and later prompts see, `output` the raw text, `answer` what was handed in,
+    if anything."""
 
     visible: str
     output: str
@@ -56,10 +54,8 @@ class ParsedAction:
 
 
 def parse_published(text: str) -> ParsedAction:
-    """The published step protocol: `OUTPUT:` is cut first, then the answer marker is searched in the rest.
-
-    An answer announced before `OUTPUT:` is lost, and code that contains a marker is cut at it.
-    """
+    """The published protocol: `OUTPUT:` is cut first, so that an answer announced before it is lost, and code
+    at a marker."""
     visible, output = text, text
     if OUTPUT_MARKER in text:
         before, visible, *_ = text.split(OUTPUT_MARKER)
@@ -69,12 +65,9 @@ def parse_published(text: str) -> ParsedAction:
 
 
 def parse_fixed(text: str) -> ParsedAction:
-    """The repaired protocol: an announced answer always counts, and nothing in it is taken for a marker.
-
-    The answer begins after the first marker at the start of a line (else after the first one anywhere) and
-    runs to the end. Blanks on the marker's own line are dropped, so that code that starts there is not an
-    indentation error. Text before a final `OUTPUT:` stays private, as published.
-    """
+    """The repaired protocol: an announced answer always counts. It begins behind the first marker at the
+    start of a line (else the first anywhere) and runs to the end. Text before a final `OUTPUT:` stays
+    private, as published."""
     at_line_start = _MARKER_AT_LINE_START.search(text)
     start = at_line_start.end() - len(ANSWER_MARKER) if at_line_start else text.find(ANSWER_MARKER)
     if start < 0:
@@ -115,11 +108,9 @@ class Dialogue(World):
     options = DialogueOptions
 
     def succeeded(self, reward: float, row: Mapping[str, Json], options: Options) -> bool | None:
-        """Whether it passed all tests."""
         return reward == 1
 
     def settings(self, options: Options) -> dict[str, Json]:
-        """In the order that rows of these worlds have."""
         settings: dict[str, Json] = {"task_type": self.name, "max_steps": self.turns(options)}
         if isinstance(options, DialogueOptions):
             settings |= {"parser": options.parser, "user_failure": options.user_failure}

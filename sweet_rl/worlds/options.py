@@ -1,4 +1,5 @@
-"""What a world is described by: its options, its task lists, who answers in it, how it scores and is learned in."""
+"""What a world is described by: its options, its task lists, who answers in it, how it scores and is learned
+in."""
 
 from __future__ import annotations
 
@@ -128,21 +129,19 @@ class Answers:
             raise no_such("Answers.by", self.by, ("world", "oracle", "human"))
 
     def make(self, world: str = "This world") -> User:
-        """Who answers without a model, in the world of this name; a UsageError where nobody does."""
-        lacking = f"{world} has no human or oracle that works without a model"
-        made: User = self._named(self.scripted, lacking, "scripted")()
-        return made
+        """Who answers without a model, in the world of this name."""
+        user: User = self._named("scripted", "human or oracle that works without a model", world)()
+        return user
 
     def make_oracle(self, kind: str, path: str, *, world: str = "This world", **how: Any) -> User:
-        """An oracle that a model plays; a UsageError where there is none, or not of this kind."""
-        lacking = f"{world} has no oracle that a model plays"
-        made: User = self._named(self.oracle, lacking, "oracle")(kind, path, **how)
-        return made
+        """An oracle that a model plays."""
+        user: User = self._named("oracle", "oracle that a model plays", world)(kind, path, **how)
+        return user
 
     def make_human(
         self, client: OpenAIClient, model: str, *, prompt: str, options: Options, **said: Any
     ) -> User:
-        """The simulated human, played by a model behind a server; a UsageError where there is none.
+        """The simulated human, played by a model behind a server.
 
         Args:
             client: of the server; closed with the human.
@@ -151,33 +150,29 @@ class Answers:
             options: of the world.
             said: `max_tokens` of a reply, and a `system_prompt`, where they are not the usual ones.
         """
-        kind = self._named(self.model, _NO_HUMAN, "model")
-        human: User = kind(client, model, prompt_template=prompt, **said, **self.settings(options))
-        return human
+        kind = self._named("model", "simulated human that a model plays")
+        user: User = kind(client, model, prompt_template=prompt, **said, **self.settings(options))
+        return user
 
     def check_prompt(self, template: str, path: str) -> None:
         """Raise a UsageError if a prompt of the human does not take what it is shown."""
-        self._named(self.model, _NO_HUMAN, "model").check_prompt(template, path)
+        self._named("model", "simulated human that a model plays").check_prompt(template, path)
 
     def settings(self, options: Options) -> dict[str, Json]:
         """What decides about a model that plays the human, besides its name and its prompt."""
         return {name: getattr(options, name) for name in self.asked_with}
 
     def served(self, world: str) -> Speaker:
-        """Who answers without a model behind a server; a UsageError where nobody does."""
-        lacking = f"{world} has no human that reads what it knows from a prompt"
-        speaker: Speaker = self._named(self.speaker, lacking, "speaker")
+        """Who answers without a model behind a server."""
+        speaker: Speaker = self._named("speaker", "human that reads what it knows from a prompt", world)
         return speaker
 
-    @staticmethod
-    def _named(found: str | Callable[..., Any] | None, lacking: str, field: str) -> Any:
-        """What a field says, imported where it is a place."""
+    def _named(self, field: str, what: str, world: str = "This world") -> Any:
+        """What a field says, imported where it is a place; a UsageError where it says nothing."""
+        found = getattr(self, field)
         if found is None:
-            raise UsageError(f"{lacking} (`user=Answers({field}=...)`).")
+            raise UsageError(f"{world} has no {what} (`user=Answers({field}=...)`).")
         return resolve_name(found) if isinstance(found, str) else found
-
-
-_NO_HUMAN = "This world has no simulated human that a model plays"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,9 +266,8 @@ class Level(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelRequest:
-    """How an algorithm asks for levels: of the file or list that was named (None: the world's own), to learn from or to
-    measure on; `entries` of a level whose tasks are drawn when they are played.
-    """
+    """How an algorithm asks for levels: of the file or list that was named (None: the world's own), to learn
+    from or to measure on; `entries` of a level whose tasks are drawn when they are played."""
 
     tasks: str | None = None
     measures: bool = False

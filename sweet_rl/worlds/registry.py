@@ -1,4 +1,5 @@
-"""The registry of worlds, ours and those of installed packages, and their tasks, by the name of a list or of a file."""
+"""The registry of worlds, ours and those of installed packages, and their tasks, by the name of a list or of
+a file."""
 
 from __future__ import annotations
 
@@ -57,11 +58,8 @@ def names() -> tuple[str, ...]:
 
 
 def world_of(name: str) -> World:
-    """The world of this name, ours or the published one, or `module:ATTRIBUTE`.
-
-    Raises:
-        UsageError: there is none, or what is there is no world.
-    """
+    """The world of this name, ours or the published one, or `module:ATTRIBUTE`; a UsageError where there is
+    none."""
     place = _PUBLISHED.get(name, name)
     found = WORLDS.find(place if ":" in place or place in names() else place.replace("-", "_"))
     if not isinstance(found, World):
@@ -92,7 +90,8 @@ def world_with(source: str) -> World:
 
 
 def world_in(provenance: Mapping[str, Json]) -> World | None:
-    """The world that a row says it is of; a published row says none, and one of a person's own file has no name."""
+    """The world that a row says it is of; a published row says none, and one of a person's own file has no
+    name."""
     name = world_named_in(provenance)
     return world_of(name) if name in names() else None
 
@@ -197,11 +196,7 @@ def load_tasks(
 
 
 def check_tasks(world: World, tasks: Sequence[Task], source: str) -> None:
-    """Make sure that the tasks are of this world.
-
-    Raises:
-        UsageError: there are none, or they are another world's.
-    """
+    """Raise a UsageError if there are no tasks, or they are another world's."""
     if not tasks:
         raise UsageError(f"{source!r} holds no tasks.")
     prefix = tasks[0].task_id.partition("/")[0]
@@ -213,17 +208,14 @@ def check_tasks(world: World, tasks: Sequence[Task], source: str) -> None:
 
 
 def levels_of(world: World, options: Options, request: LevelRequest) -> Sequence[Level]:
-    """Tasks in the order in which they are learned; `options` are those where an agent learns.
-
-    Raises:
-        UsageError: there are no such tasks, or they are another world's.
-        DataError: a task is wrong.
-    """
+    """Tasks in the order in which they are learned; a UsageError or DataError where there are none, or a task
+    is wrong."""
     return (world.learning.levels or partial(one_level, world))(options, request)
 
 
 def chosen_tasks(tasks: Sequence[Task], wanted: str, source: str) -> list[Task]:
-    """Those of the tasks that are wanted: ids, places from 0 on, and ranges of places, with commas between them."""
+    """Those of the tasks that are wanted: ids, places from 0 on, and ranges of places, with commas between
+    them."""
     places = {task.task_id: place for place, task in enumerate(tasks)}
     chosen: set[int] = set()
     for word in filter(None, map(str.strip, wanted.split(","))):

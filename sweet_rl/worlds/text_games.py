@@ -26,23 +26,13 @@ ACTION_HEAD: Final = "\nThe actions you can take now is:"
 
 
 class TextGameWorld(World):
-    """A world whose core is a `TextGame`; subclasses write `games`.
-
-    Attributes:
-        threaded: a game waits for files or processes, and is played in a thread.
-    """
+    """A world whose core is a `TextGame`; subclasses write `games`. `threaded`: a game waits for files or
+    processes."""
 
     threaded: ClassVar[bool] = False
 
     def games(self, options: Options) -> AbstractContextManager[Callable[[], TextGame]]:
-        """What makes a fresh game; what games share is freed at the end.
-
-        Args:
-            options: of `options` or `learning.options`.
-
-        Raises:
-            UsageError: a package or a file is missing.
-        """
+        """What makes a fresh game, of `options` or `learning.options`; what games share is freed at the end."""
         raise NotImplementedError
 
     @asynccontextmanager
@@ -57,11 +47,9 @@ class TextGameWorld(World):
 
 
 class TextGameEnv:
-    """One episode of a text game: one user message a step has the whole text of the state.
-
-    What was won or lost is terminated, and only what ran out of steps is truncated, however a game sets the
-    two; the row's field `game` is the last `info`, with `cost`. `threaded`: the game works in a thread.
-    """
+    """One episode of a text game; each user message has the whole state. What was won or lost is terminated,
+    what ran out of steps is truncated, however a game sets the two; the row's `game` is the last `info`,
+    with `cost`."""
 
     def __init__(self, make_game: Callable[[], TextGame], *, threaded: bool = False) -> None:
         self._make_game = make_game
@@ -70,7 +58,6 @@ class TextGameEnv:
         self._done = True
 
     async def reset(self, task: Task, *, seed: int) -> Observation:
-        """Begin the task's game."""
         await self.close()
         self._game = game = await self._do(self._make_game)
         self._task_id, self._seed, self._cost = task.task_id, seed, 0.0
@@ -105,7 +92,6 @@ class TextGameEnv:
         )
 
     async def close(self) -> None:
-        """End the episode and close the game, if one was started."""
         self._done = True
         game, self._game = self._game, None
         if game is not None:
@@ -158,13 +144,8 @@ def games_of(world: World, options: Options) -> Iterator[Callable[[], TextGame]]
 
 
 class PlayedEnv:
-    """One episode of an `Env` as a `TextGame`.
-
-    The `info` of its last step says whether it `succeeded`, where the world knows.
-
-    Attributes:
-        observation: what the world's own agents are shown; None before the first reset.
-    """
+    """One episode of an `Env` as a `TextGame`; the `info` of its last step says whether it `succeeded`, where
+    the world knows. `observation` is what the world's own agents are shown."""
 
     def __init__(
         self,
@@ -188,7 +169,6 @@ class PlayedEnv:
         return tuple(offered_commands(self.text, self.head)) or self.max_labels
 
     def reset(self, task: Task, *, seed: int) -> str:
-        """Begin an episode of the task and return `text`."""
         self.close()
         self._env = env = self._make_env()
         self._return, self._told = 0.0, {}
@@ -223,7 +203,6 @@ class PlayedEnv:
         return GameStep(self.text, reward, result.terminated, result.truncated, info)
 
     def close(self) -> None:
-        """End the episode, if one was started."""
         env, self._env = self._env, None
         if env is not None:
             self._run(env.close())

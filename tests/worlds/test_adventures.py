@@ -25,16 +25,10 @@ from sweet_rl.worlds.adventures import (
     listed_actions,
 )
 from sweet_rl.worlds.detective.interpreter import Interpreter
-from sweet_rl.worlds.detective.world import (
-    VARIABLE,
-    DetectiveEnv,
-    detective_tasks,
-    find_story,
-    open_detective,
-)
+from sweet_rl.worlds.detective.world import VARIABLE, WORLD, DetectiveEnv, find_story, open_detective
 from tests.worlds.playing import played
 
-TASK = task_from_row(detective_tasks()[0])
+TASK = task_from_row(WORLD.rows("detective", "", limit=None, seed=0)[0])
 ROUTE = (
     *("take paper", "west", "take pistol", "east", "north", "west", "east", "east", "take wood"),
     *("west", "west", "take note", "east", "north", "north", "west", "north", "north", "west"),
@@ -146,10 +140,8 @@ def test_walkthrough_of_51_commands_scores_350_and_wins(pool, goldens):
 
 
 def test_our_route_wins_within_the_published_horizon(pool):
-    assert len(ROUTE) == 45
     _, steps = play(DetectiveEnv(pool), ROUTE)
-    assert sum(step.reward for _, step in steps) == 350
-    assert steps[-1][1].terminated
+    assert (len(ROUTE), sum(step.reward for _, step in steps)) == (45, 350)
     assert steps[-1][1].info["game"]["won"]
 
 
@@ -186,17 +178,11 @@ def test_remembered_actions_are_those_of_the_place(shared):
             assert again.actions == position.actions
 
 
-def test_reset_begins_anew(pool):
+def test_reset_begins_anew_and_parts_are_kept_apart(pool):
     env = DetectiveEnv(pool)
-    first, steps = play(env, ["take paper", "w"])
-    assert steps[0][1].reward == 10
+    first, _ = play(env, ["take paper", "w"])
     again, steps = play(env, ["take paper"])
-    assert again == first
-    assert steps[0][1].reward == 10
-
-
-def test_parts_are_kept_apart(pool):
-    first, steps = play(DetectiveEnv(pool), ["take paper"])
+    assert (again, steps[0][1].reward) == (first, 10)
     parts = steps[0][0].split("\n\n")
     assert parts[0].startswith("<< Chief's office >>")
     assert "You are carrying:\n  a piece of white paper" in parts
@@ -270,17 +256,6 @@ async def test_a_hanging_interpreter_spoils_one_episode(pool, monkeypatch):
     assert (await env.step("take paper")).reward == 10
 
 
-async def test_many_episodes_at_once_do_not_mix(pool):
-    async def one(k):
-        env = DetectiveEnv(pool)
-        await env.reset(TASK, seed=k)
-        commands = ["look"] * k + ["take paper", "w", "take gun"]
-        return [(await env.step(command)).reward for command in commands]
-
-    found = await asyncio.gather(*(one(k) for k in range(8)))
-    assert found == [[0.0] * k + [10.0, 0.0, 10.0] for k in range(8)]
-
-
 def test_pool_ends_cleanly(shared, monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     pytest.importorskip("jericho", reason="needs the extra 'detective'")
@@ -305,25 +280,22 @@ def test_missing_package_names_its_extra(shared, monkeypatch, tmp_path):
         asyncio.run(pool.begin())
 
 
-def test_game_file_is_checked(tmp_path, monkeypatch):
-    monkeypatch.delenv(VARIABLE, raising=False)
-    with pytest.raises(UsageError, match=r"No Detective game file is named.*SWEET_RL_DETECTIVE"):
-        find_story()
-    with pytest.raises(UsageError, match=r"absent\.z5.*No such file.*z-machine-games"):
-        find_story(tmp_path / "absent.z5")
-    wrong = tmp_path / "wrong.z5"
+def test_game_file_is_checked(shared, tmp_path, monkeypatch):
+    story, wrong = shared / "data/games/detective.z5", tmp_path / "wrong.z5"
     wrong.write_bytes(b"abc")
-    message = r"wrong\.z5.*MD5 is 900150983cd24fb0d6963f7d28e17f72, expected 822655c9be83e292e06d3d3b1d6a9734"
-    with pytest.raises(UsageError, match=message):
-        find_story(wrong)
-
-
-def test_game_file_may_be_named_by_the_environment(shared, monkeypatch):
-    story = shared / "data/games/detective.z5"
+    expected = "900150983cd24fb0d6963f7d28e17f72, expected 822655c9be83e292e06d3d3b1d6a9734"
+    monkeypatch.delenv(VARIABLE, raising=False)
+    for path, message in (
+        (None, "No Detective game file is named.*SWEET_RL_DETECTIVE"),
+        (tmp_path / "absent.z5", r"absent\.z5.*No such file.*z-machine-games"),
+        (wrong, rf"wrong\.z5.*MD5 is {expected}"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            find_story(path)
     monkeypatch.setenv(VARIABLE, str(story))
     assert find_story() == story
     monkeypatch.setenv(VARIABLE, "/absent")
-    assert open_detective(story).story == story
+    assert find_story(story) == story
     with pytest.raises(UsageError, match="/absent"):
         open_detective()
 
@@ -364,11 +336,11 @@ def test_players_where_there_is_nothing_to_go_by():
 def test_tasks_and_splits():
     assert [row["variant"] for row in lantern_tasks("test")] == list(range(80, 100))
     assert len(lantern_tasks()) == len(lantern_tasks("train")) + len(lantern_tasks("test")) == 100
-    assert [row["task_id"] for row in detective_tasks()] == ["detective/0"]
+    assert TASK.task_id == "detective/0"
     with pytest.raises(UsageError, match="'lantern:dev' is no split"):
         lantern_tasks("dev")
     with pytest.raises(UsageError, match="'detective:test' is no split"):
-        detective_tasks("test")
+        WORLD.rows("detective", "test", limit=None, seed=0)
 
 
 def test_scene_reads_back_odd_lists():

@@ -50,25 +50,6 @@ def test_lists_are_the_published_ones(shared):
     assert ten == expected["llm_twenty_questions"]["word_list"]
 
 
-def test_a_row_of_each_game():
-    assert twenty_questions_tasks()[34] == {
-        "task_id": "twenty_questions/34",
-        "problem_description": "Questions:\n",
-        "ground_truth": "airplane",
-        "hidden_information": "airplane",
-        "aliases": ["airplane", "plane"],
-        "category": "Vehicles",
-    }
-    assert guess_my_city_tasks()[2] == {
-        "task_id": "guess_my_city/2",
-        "problem_description": "Questions:\n",
-        "ground_truth": "Bombay, India",
-        "hidden_information": "Bombay, India",
-        "aliases": ["bombay", "mumbai"],
-    }
-    assert task_from_row(guess_my_city_tasks()[2]).hidden_information == "Bombay, India"
-
-
 @pytest.mark.parametrize(
     ("tasks", "total", "held_out", "first", "wrong"),
     [
@@ -374,7 +355,7 @@ def test_an_oracle_that_fails_ends_the_game_with_a_record():
 
 def test_a_model_that_writes_more_than_the_question():
     raw = '{\n"Question": "Is it a dog?",\n}'
-    (step,) = play(TwentyQuestionsEnv(Teller("yes"), read_action=decode_question), BY_NAME["dog"], [raw])
+    (step,) = play(TwentyQuestionsEnv(Teller("yes"), reads_json=True), BY_NAME["dog"], [raw])
     assert (step.content, step.output, step.terminated) == ("Is it a dog?", raw, True)
     assert step.observation.messages[1].content == "Is it a dog?"
 
@@ -418,9 +399,3 @@ def test_rows_made_elsewhere():
     assert step.terminated
     with pytest.raises(DataError, match=r"'aliases' of the task .* must be a list of names"):
         play(TwentyQuestionsEnv(Teller()), task_from_row(row | {"aliases": "oslo"}), [])
-
-
-@pytest.mark.parametrize("settings", [{"max_turns": 0}, {"compat": "fair"}])
-def test_settings_that_make_no_game(settings):
-    with pytest.raises(UsageError):
-        TwentyQuestionsEnv(Teller(), **settings)

@@ -125,11 +125,7 @@ def play_household(
     random_share: float = 0.7,
     seek: bool = False,
 ) -> list[Moment]:
-    """One game, step by step, until it ends.
-
-    Every moment knows what would have been best: the planner is asked at every step, but for those of a seeker
-    who does as planned.
-    """
+    """One game to its end. The planner is asked at every step, but for those of a seeker who does as planned."""
     draws = Random(seed)
     task = draws.choice(list(tasks))
     game = make_game()

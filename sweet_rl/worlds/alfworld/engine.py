@@ -41,10 +41,8 @@ class EngineState(NamedTuple):
 
 
 class Engine(Protocol):
-    """Plays games that it knows by where they come from: an embedded game's name, or a problem's folder.
-
-    Everything raises EpisodeError where the game cannot be read, or the engine breaks or hangs.
-    """
+    """Plays games by their source: an embedded game's name, or a problem's folder. Everything raises
+    EpisodeError where a game cannot be read, or the engine breaks or hangs."""
 
     def begin(self, source: str) -> EngineState:
         """The state a game starts in: its text and the commands on offer."""
@@ -57,10 +55,8 @@ class Engine(Protocol):
 
 
 class Household(WorkerPool):
-    """A pool of engines, four processes at most by default: an `Engine` that many threads may ask.
-
-    Close it after the run.
-    """
+    """A pool of engines, four processes at most by default, that many threads may ask. Close it after the
+    run."""
 
     def __init__(
         self, *, workers: int | None = None, timeout_s: float = 100.0, plan_timeout_s: float = 100.0

@@ -13,7 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from sweet_rl.chat.reflect_format import CHOICES, resolve_label
-from sweet_rl.errors import EpisodeError, StorageError, UsageError
+from sweet_rl.errors import EpisodeError, StorageError
 from sweet_rl.text_game import GameStep, bad_task
 from sweet_rl.types import Compat, Failure, StopReason, Task
 from sweet_rl.worlds.text_games import ACTION_HEAD
@@ -58,8 +58,6 @@ class HouseholdGame:
         compat: Compat = "fixed",
         blacklist: str | Path | None = None,
     ) -> None:
-        if max_turns < 1:
-            raise UsageError(f"max_turns must be at least 1, got {max_turns}.")
         self.max_turns = max_turns
         self._engine, self._shuffles, self._compat = engine, shuffle_action, compat
         self._blacklist = blacklist
@@ -105,10 +103,7 @@ class HouseholdGame:
         return tuple(command for command, _ in self._path)
 
     def step(self, label: str) -> GameStep:
-        """Take one action. A label that is not on offer costs a step and changes nothing.
-
-        After the end nothing changes and nothing is rewarded.
-        """
+        """Take one action. A label that is not on offer costs a step; after the end nothing changes."""
         if self._over:
             return self._moved(0.0, "over", None)
         self._over = True  # should the engine fail

@@ -34,11 +34,8 @@ Plan = Callable[[str, Sequence[str]], Awaitable[Sequence[str]]]
 
 
 class Look(NamedTuple):
-    """A command that looks further.
-
-    `kind` is what it looks for, `label` its own among those on offer, `rest` what is left of the plan after it:
-    None where only the planner knows.
-    """
+    """A command that looks for things of a `kind`, its label, and what is `rest` of the plan after it (None:
+    the planner knows)."""
 
     command: str
     kind: str
@@ -153,10 +150,8 @@ def thought(
     *,
     looks: Look | None = None,
 ) -> str:
-    """The embedded teacher's text: the task, the effect of the last command, the next one and why.
-
-    Of one who still looks for something it says nothing about the last command, as only the planner knows that.
-    """
+    """The embedded teacher's text: the task, the effect of the last command (unless something is still looked
+    for), the next one and why."""
     goal = re.search(r"Your task is to: (.+?)\.?$", text, re.MULTILINE)
     task = goal[1] if goal else "finish the task"
     parts = [draws.choice((f"The task is to {task}.", f"I have to {task}.", f"The goal is to {task}."))]

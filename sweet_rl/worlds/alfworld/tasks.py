@@ -76,10 +76,8 @@ def alfworld_data_tasks(where: str = "") -> list[dict[str, Json]]:
 
 
 def published_household_tasks(split: str = "train") -> list[dict[str, Json]]:
-    """What Reflect-RL plays: the tomato-in-microwave family.
-
-    Of the user's ALFWorld folder where `ALFWORLD_DATA` names one, else of the embedded games.
-    """
+    """The tomato-in-microwave family, which Reflect-RL plays: of the folder of `ALFWORLD_DATA`, else of the
+    embedded games."""
     return household_tasks(f"{TOMATO}:{split}") if data_folder() is None else alfworld_data_tasks(split)
 
 

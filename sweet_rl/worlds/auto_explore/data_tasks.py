@@ -86,11 +86,8 @@ def filter_repositories(
 
 
 def why_left_out(path: Path, *, compat: Compat = "fixed") -> str:
-    """The reason why an entry is not copied, in a word or two; "" when it is.
-
-    The checks stand in the published order. A folder with a dot in its name is always left out, because it
-    is no readable text.
-    """
+    """Why an entry is not copied, "" when it is. A folder with a dot in its name never is: it is no readable
+    text."""
     name = path.name
     if name.startswith((".", "_")):
         return "hidden"
@@ -177,11 +174,8 @@ def block_of(
     max_tokens: int = MAX_TOKENS,
     compat: Compat = "fixed",
 ) -> str:
-    """The part of a file that a teacher is shown; "" of one that is too short for a question.
-
-    A short file is shown whole; of a long one a random run of lines, which never begins so late that fewer
-    than `max_tokens` are left.
-    """
+    """The part of a file that a teacher is shown, "" of one that is too short: all of it, or a random run of
+    lines that never begins so late that fewer than `max_tokens` are left."""
     total = count_tokens(text)
     if total < 50:
         return ""
@@ -207,10 +201,8 @@ async def ask_about(
     seed: int = 1,
     compat: Compat = "fixed",
 ) -> Done:
-    """Let the teacher ask about one file; the result is a list of task records, empty for a short file.
-
-    A reply without a single pair is a failure that holds the raw text.
-    """
+    """Let the teacher ask about one file: task records, none for a short file; a reply without a pair is a
+    failure."""
     repository, path = job.item
     try:
         data, whole = read_file(source / repository, path, MAX_BYTES)
@@ -243,11 +235,8 @@ async def ask_about(
 
 
 def extract_questions(text: str, *, compat: Compat = "fixed") -> list[tuple[str, str]]:
-    """The questions and answers of a reply, in its order; a question may have several answers.
-
-    A line counts whose first 10 characters hold QUERY or ANSWER; the number and the colon behind the word
-    are skipped. An answer without a question is passed over.
-    """
+    """The questions and answers of a reply: of lines whose first 10 characters hold QUERY or ANSWER, without
+    their numbers."""
 
     def behind(line: str, word: str) -> str:
         rest = line.partition(word)[2]
@@ -267,10 +256,7 @@ def extract_questions(text: str, *, compat: Compat = "fixed") -> list[tuple[str,
 def write_questions(
     folder: Path, planned: Mapping[str, SourceFile], results: Mapping[str, Sequence[Json]]
 ) -> int:
-    """Write one file of tasks for each repository, and all of them to `ALL_QUESTIONS`; returns their number.
-
-    Those of a repository called `data` are in that file alone.
-    """
+    """Write the tasks of each repository, and all of them to `ALL_QUESTIONS`; returns their number."""
     by_repository: dict[str, list[Json]] = {}
     for key, file in planned.items():
         by_repository.setdefault(file.repository, []).extend(results.get(key, ()))

@@ -25,9 +25,9 @@ from sweet_rl.reflect_data.teachers import Asked, Teacher, of_the_model
 from sweet_rl.reflect_data.texts import Texts, Words
 from sweet_rl.text_game import GameStep
 from sweet_rl.types import Compat, Failure, Json, Message, Task, derive_seed, digest
+from sweet_rl.worlds.auto_explore import ACTION_HEAD
 from sweet_rl.worlds.auto_explore.data_tasks import played_path
 from sweet_rl.worlds.auto_explore.game import ExploreGame
-from sweet_rl.worlds.auto_explore.options import ACTION_HEAD
 from sweet_rl.worlds.auto_explore.repositories import unwrap, wrap
 
 
@@ -41,11 +41,8 @@ class Turn(NamedTuple):
 
 
 class ExploreTalk:
-    """One teacher in one game that has begun.
-
-    The embedded one sees what a model sees, and of a file that it opened it knows whether that is right;
-    `markov`: a model is shown nothing of earlier steps.
-    """
+    """One teacher in one game that has begun. The embedded one learns of a file that it opened whether it is
+    right; `markov`: a model is shown nothing of earlier steps."""
 
     def __init__(
         self, game: ExploreGame, question: str, teacher: Teacher, *, seed: int, markov: bool = False
@@ -114,8 +111,8 @@ MAX_NEGATIVES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """One trajectory to be made for the task at `index` of the file: the right way, or with a wrong file at place
-    `wrong_at` of the optimal path; `number` counts the task's wrong ways."""
+    """One trajectory to be made for the task at `index` of the file: the right way, or with a wrong file at
+    place `wrong_at` of the optimal path; `number` counts the task's wrong ways."""
 
     index: int
     task: Mapping[str, Any]
@@ -171,11 +168,8 @@ async def teach(
     markov: bool = False,
     compat: Compat = "fixed",
 ) -> Done:
-    """Make one trajectory, as the published files have it.
-
-    Malformed replies are failures with the raw text: such a step cost the teacher a step, and is not part of
-    the trajectory. The result is an empty object where there is no wrong file to open.
-    """
+    """Make one trajectory in the published form; an empty object where there is no wrong file to open. A
+    malformed reply is a failure with its text: it cost a step, and is not part of the trajectory."""
     lesson = job.item
     own_seed = derive_seed(seed, job.key, job.attempt)
     game = make_game()
@@ -225,10 +219,8 @@ async def teach(
 
 
 def _lead_astray(lesson: Lesson, talk: ExploreTalk, led: list[str], seed: int, *, compat: Compat) -> bool:
-    """Follow the right way up to a file, and open another one; False where there is no other.
-
-    The wrong files of a task differ as long as there are enough of them; as published each is drawn anew.
-    """
+    """Follow the right way up to a file, and open another one (each a different one, unless as published);
+    False where there is none."""
     path = played_path(lesson.task["optimal_path"])
     at = lesson.wrong_at or 0
     for command in path[:at]:
@@ -325,11 +317,8 @@ async def play_explore(
     markov: bool = False,
     compat: Compat = "fixed",
 ) -> Done:
-    """Play a task to its end; the result has `won`, `cost`, and the commands.
-
-    An episode that the model cannot continue is not won. One that the service or the world broke off has no
-    result; `compat="published"`: it is not won either.
-    """
+    """Play a task to its end. An episode that the model cannot continue is not won; one that the service or
+    the world broke off has no result, or, as published, is not won either."""
     failures: list[Failure] = []
     cost = 0.0
     try:

@@ -17,7 +17,7 @@ from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.prompts import fill, packaged_text
 from sweet_rl.text_game import GameStep, bad_task
 from sweet_rl.types import Compat, Failure, Json, StopReason, Task, derive_seed
-from sweet_rl.worlds.auto_explore.options import ACTION_HEAD
+from sweet_rl.worlds.auto_explore import ACTION_HEAD
 from sweet_rl.worlds.auto_explore.repositories import (
     Library,
     is_allowed,
@@ -61,10 +61,6 @@ class ExploreGame:
         tokens: PieceCounter = PIECES,
         compat: Compat = "fixed",
     ) -> None:
-        if max_turns < 1:
-            raise UsageError(f"max_turns must be at least 1, got {max_turns}.")
-        if not 0 <= leaveout_prob <= 1:
-            raise UsageError(f"leaveout_prob must be from 0 to 1, got {leaveout_prob}.")
         self._library, self._max_turns, self._leaveout = library, max_turns, leaveout_prob
         self._shuffle, self._easy, self._first_step = shuffle_action, easy, first_step
         self._tokens, self._compat = tokens, compat

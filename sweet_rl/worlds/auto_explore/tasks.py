@@ -22,7 +22,7 @@ from sweet_rl.policies.scripted import ScriptedPolicy
 from sweet_rl.reflect_data.texts import read_list
 from sweet_rl.tracking import is_record
 from sweet_rl.types import Compat, Json, Observation, Task, derive_seed
-from sweet_rl.worlds.auto_explore.options import ACTION_HEAD, STAGES, Levels
+from sweet_rl.worlds.auto_explore import ACTION_HEAD, STAGES, Levels
 from sweet_rl.worlds.auto_explore.repositories import is_allowed, next_command, unwrap
 
 Record = dict[str, Json]
@@ -33,10 +33,8 @@ TEST_REPOSITORIES: Final = 10
 
 
 def explore_tasks(where: str = "") -> list[Record]:
-    """Rows of a task source, as `sweet_rl.records.task_from_row` reads them.
-
-    Of embedded repositories those of the first question of each, then those of the second, and so on.
-    """
+    """Rows of a task source; of embedded ones the first question of every repository, then the second, and so
+    on."""
     variant, _, split = where.rpartition(":")
     cut = {"": (0, None), "train": (0, TRAIN_REPOSITORIES), "test": (TRAIN_REPOSITORIES, None)}.get(split)
     if cut is None or (variant and not variant.startswith("hops=")):

@@ -66,10 +66,7 @@ class Signature:
 
 @lru_cache(maxsize=4096)  # asked again in every turn of an episode
 def read_signature(description: str) -> Signature | None:
-    """The last `def …` of a description, or None when there is none.
-
-    Of a signature that breaks off, as in some published descriptions, what can still be read is kept.
-    """
+    """The last `def …` of a description, of one that breaks off what can be read; None when there is none."""
     definitions = list(_DEFINITION.finditer(description))
     if not definitions:
         return None
@@ -100,10 +97,7 @@ def stub(description: str) -> str:
 
 @lru_cache(maxsize=4096)
 def plan_questions(description: str, seed: int) -> tuple[str, ...]:
-    """At least `MAX_QUESTIONS` different questions, every second one on a parameter while there are any.
-
-    Order and wording are the seed's: the same description and seed give the same list.
-    """
+    """At least `MAX_QUESTIONS` questions in the seed's order and wording, every second one on a parameter."""
     rng = Random(seed)
     general = [rng.choice(wordings) for wordings in rng.sample(ABOUT_FUNCTION, len(ABOUT_FUNCTION))]
     signature = read_signature(description)
@@ -197,7 +191,6 @@ class BackendProgramming(Dialogue):
     archer = Archer(config="archer_code")
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
-        """Generated functions: of a split, or of a variant and a split (`easy:test`, `trades=10:test`)."""
         mini = import_module("sweet_rl.mini.backend.tasks")
         variant, _, split = where.rpartition(":")
         variant = variant or mini.DEFAULT_WORLD
@@ -212,7 +205,6 @@ class BackendProgramming(Dialogue):
 
     @asynccontextmanager
     async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
-        """Open dialogues with `user`, who knows the hidden function."""
         if user is None or not isinstance(options, DialogueOptions):
             raise UsageError(f"{self.name} needs a simulated human, and options of its own.")
         stop = options.user_failure == "stop"
@@ -222,7 +214,6 @@ class BackendProgramming(Dialogue):
         )
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
-        """One that asks some questions, three players of the mini benchmark, the ceiling and the floor."""
         prompt, turns = wanted.system_prompt, self.turns(wanted.options)
         if wanted.name == "questioner":
             if not 0 <= wanted.num_questions < turns:

@@ -50,10 +50,6 @@ from sweet_rl.worlds.text_games import ACTION_HEAD
 class TaxiReflectionFlags(RecordingFlags, Rules, Compatible):
     """The flags of this stage."""
 
-    head_start: bool | None = flag(
-        None,
-        "let the oracle drive a random part of the way first, unrecorded: the games of a random driver end too soon to show the rest of it. Default true, with --compat published false.",
-    )
     split: Literal["train", "test", "any"] = flag("train", "begin in start states of train, test, or any.")
 
 
@@ -80,8 +76,9 @@ def taxi_reflection(flags: TaxiReflectionFlags, teacher_flags: TeacherFlags, /) 
 
     oracle = "_oracle" if flags.random_share == 0 else ""
     name = f"data_reflection{oracle}.json" if flags.reflections else "data.json"
-    head_start = not flags.published if flags.head_start is None else flags.head_start
-    own: dict[str, Any] = {"with_prompt": flags.with_prompt, "head_start": head_start, "compat": flags.compat}
+    own: dict[str, Any] = {"with_prompt": flags.with_prompt, "compat": flags.compat}
+    # the games of a random driver end too soon to show the rest of the way
+    own["head_start"] = not flags.published
     starts = start_states("" if flags.split == "any" else flags.split)
     play = partial(
         play_taxi, starts=starts, random_share=flags.random_share, max_turns=flags.max_turns, **own
@@ -146,13 +143,16 @@ def play_taxi(
         any_action = draws.random() < random_share
         action = draws.randrange(len(LABELS)) if any_action or best is None else best
         before, last = (states[-2], actions[-1]) if actions else (None, None)
+        hint = "The game is over."  # as published also where the best action is the first
+        if best is not None and (best or compat == "fixed"):
+            hint = f"The best next action is: {ACTION_NAMES[best]}."
         moments.append(
             Moment(
                 prompt(states, actions, with_prompt=with_prompt),
                 LABELS[action],
                 None if best is None else LABELS[best],
                 partial(thought, before, last, state),
-                hint_of(best, compat=compat),
+                hint,
             )
         )
         next_state, _, delivered = TABLE[state][action]
@@ -167,13 +167,6 @@ def taxi_request() -> Request:
     """How a model is asked: the rules are in its system prompt, so that records need not repeat them."""
     system = f"{load_prompt('taxi_teacher_system').strip()}\n\n{rules_text()}"
     return Request(system, load_prompt("taxi_teacher_request").strip(), ACTION_HEAD)
-
-
-def hint_of(best: int | None, *, compat: Compat = "fixed") -> str:
-    """A hint for the teacher that its text must not repeat."""
-    if best is None or (compat == "published" and best == 0):
-        return "The game is over."
-    return f"The best next action is: {ACTION_NAMES[best]}."
 
 
 def taxi_texts(

@@ -15,7 +15,6 @@ from random import Random
 from typing import Final, NamedTuple
 
 from sweet_rl.chat.reflect_format import resolve_label
-from sweet_rl.errors import UsageError
 from sweet_rl.prompts import packaged_text
 from sweet_rl.text_game import GameStep, bad_task
 from sweet_rl.types import Compat, Json, Task, derive_seed
@@ -138,11 +137,8 @@ def plan_to_pickup(state: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=STATES)
 def draw(state: int) -> str:
-    """Seven lines of eleven characters, without a newline at the end.
-
-    `T` is the taxi, `P` the waiting passenger, `D` the destination, `O` the taxi where the passenger waits,
-    `X` the taxi with the passenger in it. The taxi hides the destination.
-    """
+    """Seven lines of eleven characters: `T` the taxi, `P` the waiting passenger, `D` the destination, `O` the
+    taxi where the passenger waits, `X` with them in it. The taxi hides the destination."""
     row, column, passenger, destination = decode(state)
     taxi = (row, column)
     cells = {DEPOTS[destination]: "D"}  # later signs hide earlier ones
@@ -166,10 +162,8 @@ def _by_picture() -> dict[str, int]:
 
 
 def read_state(text: str) -> int | None:
-    """The state that the last picture in a text shows; None where there is none.
-
-    Everything can be read off: a destination that is not to be seen is under the taxi.
-    """
+    """The state that the last picture in a text shows, if any: a destination that is not to be seen is under
+    the taxi."""
     length = len("\n".join(MAP))
     end = text.rfind(MAP[-1]) + len(MAP[-1])
     return _by_picture().get(text[end - length : end]) if end >= length else None
@@ -241,8 +235,6 @@ class TaxiGame:
         with_history: bool = False,
         compat: Compat = "fixed",
     ) -> None:
-        if max_turns < 1:
-            raise UsageError(f"max_turns must be at least 1, got {max_turns}.")
         self.max_turns = max_turns
         self.with_prompt, self.with_history = with_prompt, with_history
         self.compat = compat
@@ -298,10 +290,7 @@ class TaxiGame:
         return self.text
 
     def step(self, label: str) -> GameStep:
-        """Take one action. A label that there is not costs a step and changes nothing.
-
-        After the end nothing changes and nothing is rewarded.
-        """
+        """Take one action. A label that there is not costs a step; after the end nothing changes."""
         if self._terminated or self._truncated:
             return self._moved(0, "over")
         self.steps += 1

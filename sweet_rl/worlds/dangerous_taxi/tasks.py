@@ -85,10 +85,8 @@ def taxi_row(name: str, start: int | None = None) -> dict[str, Json]:
 
 
 class TaxiDriver(ScriptedPolicy):
-    """Reads the last picture; with probability `skill` takes the oracle's next step, else any of the six.
-
-    The same episode seed draws the same steps.
-    """
+    """Reads the last picture; with probability `skill` takes the oracle's next step, else any, drawn by the
+    seed."""
 
     def __init__(self, name: str = "planner", *, skill: float | None = None, system_prompt: str = "") -> None:
         super().__init__(system_prompt)
@@ -110,7 +108,8 @@ class TaxiDriver(ScriptedPolicy):
 
 
 def thought(before: int | None, action: int | None, state: int, draws: Random) -> str:
-    """The embedded teacher's text about a state: what the last action did, where all are, what is next and why."""
+    """The embedded teacher's text about a state: what the last action did, where all are, what is next and
+    why."""
     parts = [] if before is None or action is None else [_verdict(before, action, state, draws)]
     row, column, passenger, destination = decode(state)
     riding, goal = passenger == IN_TAXI, _cell(*DEPOTS[destination])

@@ -26,11 +26,8 @@ TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A moment of a game: what the four parts of an observation say, the score, and how to return to it.
-
-    `look` and `inventory` are asked for and undone; `narrative` is what the last command brought. `state` is
-    opaque. `over` is whether the game ended, `won` how.
-    """
+    """A moment of a game: the four parts of an observation (`narrative` is what the last command brought),
+    the score, and the opaque `state` that leads back to it."""
 
     look: str
     inventory: str
@@ -49,14 +46,11 @@ class Interpreters(WorkerPool):
     def __init__(self, story: Path, *, workers: int | None = None, timeout_s: float = TIMEOUT_S) -> None:
         arguments = [str(story.resolve())]
         super().__init__(__name__, arguments, workers=workers, timeout_s=timeout_s, called="interpreter")
-        self.story = story
-        self._first: Position | None = None
 
     async def begin(self) -> Position:
         """The game's first moment, which is always the same."""
-        if self._first is None:
-            self._first = await self.ask("begin")
-        return self._first
+        position: Position = await self.ask("begin")
+        return position
 
     async def play(self, state: bytes, command: str) -> Position:
         """What `command` leads to from a saved moment."""
@@ -72,7 +66,11 @@ class Interpreters(WorkerPool):
 def start(story: str) -> Methods:
     """What may be asked of the interpreter of a game file."""
     interpreter = Interpreter(Path(story))
-    return {name: getattr(interpreter, name) for name in ("begin", "play", "walkthrough")}
+    return {
+        "begin": interpreter.begin,
+        "play": interpreter.play,
+        "walkthrough": lambda: tuple(interpreter.frotz.get_walkthrough()),
+    }
 
 
 class Interpreter:
@@ -83,46 +81,33 @@ class Interpreter:
             from jericho import FrotzEnv
         except ImportError:
             raise missing_package("jericho", "detective", needed_for="The Detective game") from None
-        self._frotz: Any = FrotzEnv(str(story))
-        self._finder = ActionFinder(self._frotz)
+        self.frotz: Any = FrotzEnv(str(story))
+        self._finder = ActionFinder(self.frotz)
 
     def begin(self) -> Position:
-        """The game's first moment; the same every time."""
-        narrative, _ = self._frotz.reset()
+        narrative, _ = self.frotz.reset()
         return self._position(narrative)
 
     def play(self, state: bytes, command: str) -> Position:
-        """Type `command` at a saved moment; one that `commands.typed` returned."""
-        if self._frotz._emulator_halted():  # jericho offers no other way to ask
-            self._frotz.reset()
-        self._frotz.set_state(pickle.loads(state))  # noqa: S301 - our own, made below
-        narrative, *_ = self._frotz.step(command)
+        """Type `command`, as `adventures.typed` returned it, at a saved moment."""
+        if self.frotz._emulator_halted():  # jericho offers no other way to ask
+            self.frotz.reset()
+        self.frotz.set_state(pickle.loads(state))  # noqa: S301 - our own, made below
+        narrative, *_ = self.frotz.step(command)
         return self._position(narrative)
 
-    def walkthrough(self) -> tuple[str, ...]:
-        """The commands that reach the highest score, as jericho ships them."""
-        return tuple(self._frotz.get_walkthrough())
-
     def _position(self, narrative: str) -> Position:
-        frotz = self._frotz
+        frotz = self.frotz
         state = frotz.get_state()
-        score, won, over = frotz.get_score(), frotz.victory(), frotz.game_over() or frotz.victory()
+        score, won = int(frotz.get_score()), bool(frotz.victory())
+        over = bool(frotz.game_over()) or won
         look = str(frotz.step("look")[0])
         frotz.set_state(state)
         inventory = str(frotz.step("inventory")[0])
         frotz.set_state(state)
         actions = () if over else self._finder.find(state, f"{look}\n{inventory}")
-        return Position(
-            look=look,
-            inventory=inventory,
-            narrative=str(narrative),
-            actions=actions,
-            score=int(score),
-            max_score=int(frotz.get_max_score()),
-            over=bool(over),
-            won=bool(won),
-            state=pickle.dumps(state, protocol=5),
-        )
+        most, kept = int(frotz.get_max_score()), pickle.dumps(state, protocol=5)
+        return Position(look, inventory, str(narrative), actions, score, most, over, won, kept)
 
 
 TEMPLATES = (

@@ -64,19 +64,6 @@ def open_detective(path: str | Path | None = None, *, workers: int | None = None
     return Interpreters(find_story(path), workers=workers)
 
 
-def detective_tasks(split: str = "") -> Rows:
-    """The one task of Detective."""
-    if split:
-        raise UsageError(f"'detective:{split}' is no split of detective: it is one task. Use 'detective'.")
-    return [
-        {
-            "task_id": "detective/0",
-            "problem_description": "You are a detective in a text adventure. Who murdered the Mayor?",
-            "ground_truth": "360 points",
-        }
-    ]
-
-
 @dataclass(frozen=True, kw_only=True)
 class DetectiveOptions(Options):
     """Options of Detective."""
@@ -119,17 +106,19 @@ class Detective(Adventure):
     )
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
-        """The one task there is: the game from its beginning."""
-        return detective_tasks(where)
+        if where:
+            raise UsageError(
+                f"'detective:{where}' is no split of detective: it is one task. Use 'detective'."
+            )
+        asked = "You are a detective in a text adventure. Who murdered the Mayor?"
+        return [{"task_id": "detective/0", "problem_description": asked, "ground_truth": "360 points"}]
 
     @asynccontextmanager
     async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
-        """Games in interpreters that are used again."""
         with open_detective(getattr(options, "place", None)) as interpreters:
             yield lambda: DetectiveEnv(interpreters, max_turns=self.turns(options), compat=options.compat)
 
     async def routes(self, wanted: AgentRequest) -> Mapping[str, Sequence[str]]:
-        """The game's own walkthrough."""
         with open_detective(getattr(wanted.options, "place", None)) as interpreters:
             route = await interpreters.walkthrough()
         return {task.task_id: route for task in wanted.tasks}

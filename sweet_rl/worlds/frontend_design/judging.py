@@ -113,12 +113,9 @@ class Comparison:
         quiet: bool = False,
         overwrite: bool = False,
     ) -> list[Failure]:
-        """Ask about every pair in both orders; print and write the result.
-
-        `question` is what a verdict depends on besides the pictures: the journal's verdicts on other
-        pictures or questions are not used. Returns why the judge could not be asked about a page, for each
-        such page.
-        """
+        """Ask about every pair in both orders; print and write the result. `question` is what a verdict
+        depends on besides the pictures. Returns why the judge could not be asked about a page, for each
+        such page."""
         found: dict[int, Outcome] = {}
         lost: list[Failure] = []
         with Journal(journal_path, overwrite=overwrite) as journal:

@@ -33,11 +33,8 @@ _SUFFIXES = (".parquet", ".jsonl")
 
 
 class PageRow(NamedTuple):
-    """A row, and its position for messages: "part.jsonl, line 3", or "part.parquet, row 3" (both counted
-    from 1).
-
-    `missing` says why it is dropped without a look at its page: a short word, and a clause about the field.
-    """
+    """A row, its position for messages ("part.jsonl, line 3"), and why it is dropped without a look at its
+    page: a word, and a clause."""
 
     where: str
     row: Mapping[str, Json]
@@ -50,11 +47,8 @@ class PageRow(NamedTuple):
 
 
 def task_row(row: Mapping[str, Json]) -> dict[str, Json]:
-    """The task that a WebSight row makes, its picture addresses normalised.
-
-    Nothing is added to the two published fields: the task's identity is a digest of them, which does not
-    depend on what else was prepared with it.
-    """
+    """The task that a WebSight row makes, its picture addresses normalised: the two published fields, no
+    more."""
     return {
         ours: normalise_urls(str(row[theirs])) if ours == "ground_truth" else row[theirs]
         for ours, theirs in FIELDS.items()
@@ -181,11 +175,8 @@ def check_rows(
     overwrite: bool = False,
     quiet: bool = False,
 ) -> list[dict[str, Json]]:
-    """A verdict for each row, in their order; its `reason` is None where the row is to be kept.
-
-    The browsers are started only where there is a page to render. The report holds the same verdicts when
-    all is done, and a stopped run is continued from it, with those that were `rendered_with` the same.
-    """
+    """A verdict for each row, in their order; its `reason` is None where the row is kept. A stopped run goes
+    on from the report, with the verdicts that were `rendered_with` the same."""
     with Journal(report_path, overwrite=overwrite) as journal:
         verdicts = {
             str(row["page"]): row

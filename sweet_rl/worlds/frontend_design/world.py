@@ -38,11 +38,8 @@ from sweet_rl.worlds.options import AgentRequest, Answers, Options, Scores, Task
 
 
 class PictureFolder:
-    """The pictures of a run: PNG files in one folder, named so that a resumed run finds its own again.
-
-    Paths in rows are relative to `beside`, or whole; `samples` says which repeat an episode is, by task and
-    seed.
-    """
+    """The pictures of a run: PNG files in one folder, named so that a resumed run finds its own again. Paths
+    in rows are relative to `beside`, or whole."""
 
     def __init__(
         self, folder: Path, *, beside: Path | None, samples: Mapping[tuple[str, int], int] | None = None
@@ -52,11 +49,7 @@ class PictureFolder:
         self._samples = samples or {}
 
     def save(self, task: Task, image: bytes, seed: int | None = None, turn: int = 0) -> str:
-        """Keep the picture of an episode's turn; without a seed that of the task's page, which repeats share.
-
-        A picture of an interrupted run is overwritten. Task ids that are no file names get a digest, so that two never
-        share a picture.
-        """
+        """Keep the picture of an episode's turn; without a seed that of the task's page, which repeats share."""
         name = plain = re.sub(r"[^A-Za-z0-9-]+", "-", task.task_id)[:60]
         if plain != task.task_id:
             name = f"{plain}-{digest(task.task_id, 8)}"
@@ -190,7 +183,8 @@ class DesignOptions(DialogueOptions, RenderFlags, TempPath):
             )
 
     def at_once(self, wanted: int) -> int:
-        """At most 100, as published: pages need a browser each, and more only wait with their pictures in memory."""
+        """At most 100, as published: pages need a browser each, and more only wait with their pictures in
+        memory."""
         return min(wanted, 100)
 
 
@@ -250,7 +244,6 @@ class FrontendDesign(Dialogue):
     }
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
-        """Generated pages of a split."""
         if where not in SIZES:
             raise UsageError(
                 f"{f'mini-web:{where}'.rstrip(':')!r} names no split of mini-web. Use 'mini-web:train' or 'mini-web:test'."
@@ -261,7 +254,6 @@ class FrontendDesign(Dialogue):
 
     @asynccontextmanager
     async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
-        """Dialogues with `user`, who is shown pictures."""
         from sweet_rl.browsers import open_renderer
 
         design = options if isinstance(options, DesignOptions) else DesignOptions()
@@ -283,11 +275,9 @@ class FrontendDesign(Dialogue):
             )
 
     def succeeded(self, reward: float, row: Mapping[str, Json], options: Options) -> bool | None:
-        """None: a page is more or less like the wanted one."""
         return None
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
-        """Designers: one that follows the human's remarks, the ceiling and the floors."""
         designers = import_module("sweet_rl.mini.frontend.agents")
         agent: Policy
         if wanted.name == "improver":
@@ -308,7 +298,6 @@ class FrontendDesign(Dialogue):
         return load_prompt("llm_agent_html_prompt.txt")
 
     def settings(self, options: Options) -> dict[str, Json]:
-        """Whether a draft that cannot be drawn takes an earlier answer away, too; and how pages are drawn."""
         drawn = options.rendered_with() if isinstance(options, DesignOptions) else {}
         return super().settings(options) | {"compat": options.compat} | drawn
 

@@ -53,11 +53,7 @@ def guess_my_city_tasks(split: str = "") -> Rows:
 
 
 def guesses_city(question: str, names: Sequence[str], others: Iterable[Sequence[str]]) -> bool:
-    """Whether a question names the city, and no other one that could be meant.
-
-    What else it says does not matter, nor whether it is a question at all. The published
-    test counts a question that lists all cities as the right guess; naming two is no guess here.
-    """
+    """Whether a question names the city, and no other one that could be meant: naming two is no guess."""
     if not says_name(question, names):
         return False
     own = {"".join(words_of(name)) for name in names}
@@ -106,14 +102,12 @@ class GuessMyCity(QuestionGame):
     )
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
-        """The cities of a split, one task each."""
         return guess_my_city_tasks(where)
 
     def system_prompt(self) -> str:
         return load_prompt("llm_agent_city_prompt.txt")
 
     def maker(self, oracle: User, **rules: Any) -> Callable[[], Env]:
-        """What makes a fresh game."""
         cities = [row["aliases"] for row in guess_my_city_tasks()]
         return lambda: GuessMyCityEnv(oracle, cities=cities, **rules)
 

@@ -66,10 +66,7 @@ def split_of(rows: Sequence[Row], split: str, game: str, known: Sequence[str]) -
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text: lower case, without accents, punctuation and quotes; `"it's"` is one word.
-
-    Digits are parts of words. A hyphen separates, as a space does.
-    """
+    """The words of a text: lower case, without accents and quotes (`"it's"` is one word); a hyphen separates."""
     decomposed = unicodedata.normalize("NFKD", _APOSTROPHES.sub("", text).casefold())
     return _WORD.findall("".join(letter for letter in decomposed if not unicodedata.combining(letter)))
 
@@ -103,18 +100,11 @@ def question_of(context: UserContext) -> str:
 
 
 def decode_question(text: str) -> str:
-    """The question in what a model wrote that was asked for `{"Question": "..."}`.
-
-    It is the text behind the last `"Question":` up to its first question mark, which is added where there is
-    none, without double quotes. So an empty text becomes "?".
-    """
+    """The question in what a model wrote that was asked for `{"Question": "..."}`: the text behind the last
+    `"Question":` up to its first question mark, which is added, without double quotes. An empty text
+    becomes "?"."""
     question, _, _ = text.rpartition(_IN_JSON)[2].partition("?")
     return f"{question}?".strip().replace('"', "")
-
-
-def as_it_is(text: str) -> str:
-    """The agent's text is its question."""
-    return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +123,6 @@ class Asking:
         return self.premise.replace("{hidden}", context.hidden_information) + question_of(context)
 
     def open(self, kind: str, path: str, **how: Any) -> User:
-        """A model that answers, in this process or behind a server; see `oracles.open_oracle`."""
         oracle: User = resolve_name("sweet_rl.worlds.question_games.oracles:open_oracle")(
             self, kind, path, **how
         )
@@ -158,27 +147,15 @@ class QuestionTranscript:
 
 
 class QuestionGameEnv:
-    """One game; subclasses say what an answer is and when it is solved (`_judge`).
-
-    `read_action` finds the question in what the agent wrote: the dialogue shows the question, the record
-    keeps both.
-    """
+    """One game; subclasses say what an answer is and when it is solved (`_judge`). `reads_json`: the
+    question is found in what the agent wrote; the dialogue shows it, the record keeps both."""
 
     _no_answer: str
 
     def __init__(
-        self,
-        oracle: User,
-        *,
-        max_turns: int = 20,
-        compat: Compat = "fixed",
-        read_action: Callable[[str], str] = as_it_is,
+        self, oracle: User, *, max_turns: int = 20, compat: Compat = "fixed", reads_json: bool = False
     ) -> None:
-        if max_turns < 1:
-            raise UsageError(f"max_turns must be at least 1, got {max_turns}.")
-        if compat not in {"fixed", "published"}:
-            raise UsageError(f"compat must be 'fixed' or 'published', got {compat!r}.")
-        self._oracle, self._max_turns, self._read_action = oracle, max_turns, read_action
+        self._oracle, self._max_turns, self._reads_json = oracle, max_turns, reads_json
         self._published = compat == "published"
         self._done = True
         self._answer: str = NO_ANSWER
@@ -202,17 +179,13 @@ class QuestionGameEnv:
         return Observation(task.task_id, tuple(self._messages), seed)
 
     async def step(self, action: str) -> StepResult:
-        r"""One question and its answer.
-
-        By the repaired rules a question is the first line of the action that is not blank, without the
-        blanks around it; what no UTF-8 file can hold becomes a question mark. An empty question and one of
-        more than `MAX_QUESTION_CHARACTERS` cost their turn and are not put to the oracle. By the published
-        rules every action is a question as it is, the empty one and "a\nb\n" included.
-        """
+        """One question and its answer. By the repaired rules a question is the first line that is not blank;
+        an empty one and one of more than `MAX_QUESTION_CHARACTERS` cost their turn and are not asked. By
+        the published rules every action is a question as it is."""
         if self._done:
             return StepResult(action, action, None, terminated=True, answer=self._answer)
         self._turns += 1
-        question = shown = self._read_action(action)
+        question = shown = decode_question(action) if self._reads_json else action
         if not self._published:
             lines = question.strip().splitlines()
             question = lines[0].strip().encode("utf-8", "replace").decode() if lines else ""
@@ -288,8 +261,8 @@ class QuestionGame(World):
         """Open games whose questions `user` answers."""
         if user is None:
             raise UsageError(f"{self.name} needs an oracle.")
-        reads = decode_question if getattr(options, "reads_json", False) else as_it_is
-        yield self.maker(user, max_turns=self.turns(options), compat=options.compat, read_action=reads)
+        reads_json = getattr(options, "reads_json", False)
+        yield self.maker(user, max_turns=self.turns(options), compat=options.compat, reads_json=reads_json)
 
     def maker(self, oracle: User, **rules: Any) -> Callable[[], Env]:
         """What makes a fresh game."""

@@ -27,7 +27,7 @@ from sweet_rl.openai_client import OpenAIClient, RequestFailed, RetryPolicy, bas
 from sweet_rl.openai_client.client import not_answered, tried
 from sweet_rl.openai_client.replies import failed_status
 from sweet_rl.openai_client.retries import AttemptFailed
-from sweet_rl.prompts import check_placeholders, fill, load_prompt
+from sweet_rl.prompts import fill, load_prompt
 from sweet_rl.types import NO_RESPONSE, Json, UserContext, UserReply
 from sweet_rl.users.model import ask
 from sweet_rl.worlds.question_games.game import Asking, question_of
@@ -79,47 +79,26 @@ def open_oracle(
 
 
 class OpenAIOracle:
-    """Asks a model each question by itself, as the published oracles are; a prompt of one's own has
-    `{hidden}` and `{question}`."""
+    """Asks a model each question by itself, as the published oracles are."""
 
-    def __init__(
-        self,
-        asking: Asking,
-        client: OpenAIClient,
-        model: str,
-        *,
-        prompt: str | None = None,
-        max_tokens: int = 64,
-    ) -> None:
-        self.name = model
-        self._client = client
-        self._template = load_prompt(asking.template) if prompt is None else prompt
-        check_placeholders(self._template, ("hidden", "question"), "of the oracle")
-        self._max_tokens = max_tokens
+    def __init__(self, asking: Asking, client: OpenAIClient, model: str) -> None:
+        self.name, self._client = model, client
+        self._template = load_prompt(asking.template)
 
     async def reply(self, context: UserContext) -> UserReply:
         """One chat completion at temperature 0; `UserReply.failure` says why there is none."""
         prompt = fill(self._template, hidden=context.hidden_information, question=question_of(context))
-        return await ask(
-            self._client,
-            {
-                "model": self.name,
-                "messages": [{"role": "user", "content": prompt}],
-                "max_tokens": self._max_tokens,
-                "temperature": 0,
-            },
-        )
+        messages = [{"role": "user", "content": prompt}]
+        body = {"model": self.name, "messages": messages, "max_tokens": 64, "temperature": 0}
+        return await ask(self._client, body)
 
     async def close(self) -> None:
-        """Close the client and its connections."""
         await self._client.close()
 
 
 class Seq2SeqOracle:
-    """Answers greedily with the published prompt; calls that wait together become one batch.
-
-    A file of weights (`model_state_dict`) is read as data: one that would run code is refused.
-    """
+    """Answers greedily with the published prompt, in batches. A file of weights is read as data: it can run
+    no code."""
 
     def __init__(
         self, asking: Asking, model: str | Path, *, weights: str | Path | None = None, max_batch: int = 64
@@ -148,11 +127,9 @@ class Seq2SeqOracle:
         self._batcher = MicroBatcher(self._engine, max_batch=max_batch)
 
     async def reply(self, context: UserContext) -> UserReply:
-        """The model's answer to the question asked last."""
         return UserReply(await self._batcher.submit(self._asking.published(context)))
 
     async def close(self) -> None:
-        """Stop after the batch at hand; requests that still wait fail."""
         await self._batcher.close()
 
     def _engine(self, prompts: Sequence[str]) -> Generator[list[tuple[int, str]], None, None]:
@@ -163,20 +140,14 @@ class Seq2SeqOracle:
         batch = self._tokenizer(
             list(prompts), padding=True, truncation=True, max_length=MAX_PROMPT_TOKENS, return_tensors="pt"
         ).to(self._model.device)
-        try:
-            with torch.inference_mode():
-                written = self._model.generate(
-                    input_ids=batch["input_ids"],
-                    attention_mask=batch["attention_mask"],
-                    max_new_tokens=self._asking.max_new_tokens,
-                    do_sample=False,
-                    num_beams=1,
-                )
-        except torch.OutOfMemoryError as error:
-            raise ServiceError(
-                f"Out of GPU memory with {len(prompts)} questions in one batch of the oracle. Ask fewer at "
-                "once, or put the oracle on the CPU."
-            ) from error
+        with torch.inference_mode():
+            written = self._model.generate(
+                input_ids=batch["input_ids"],
+                attention_mask=batch["attention_mask"],
+                max_new_tokens=self._asking.max_new_tokens,
+                do_sample=False,
+                num_beams=1,
+            )
         padding = self._tokenizer.pad_token_id
         for read, wrote in zip(batch["attention_mask"].sum(dim=1).tolist(), written.tolist(), strict=True):
             self._usage.add(read, sum(token != padding for token in wrote))
@@ -232,13 +203,11 @@ class GradioOracle:
         self._under_way: Future[list[UserReply]] | None = None
 
     async def reply(self, context: UserContext) -> UserReply:
-        """The server's answer to the question asked last; `UserReply.failure` says why there is none."""
         self._loop = asyncio.get_running_loop()
         item = re.sub(",{2,}", ",", self._asking.published(context)) + self._asking.suffix
         return await self._batcher.submit(item)
 
     async def close(self) -> None:
-        """Close the connection; calls that still wait fail."""
         if self._under_way is not None:
             self._under_way.cancel()
         await self._batcher.close()

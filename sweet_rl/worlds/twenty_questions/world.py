@@ -68,23 +68,15 @@ def twenty_questions_tasks(split: str = "") -> Rows:
 
 
 def ask_for_object_template(words: Sequence[str] | None = None) -> str:
-    """The instruction for chat models, with `{obs}` where the game goes; about the ten words where none are named.
-
-    Our own wording of the published prompt: the objects, a game as an example, the JSON that
-    `decode_question` reads. No chat markers and no begin token are in it.
-    """
+    """The instruction for chat models, with `{obs}` where the game goes: our wording of the published prompt
+    about words."""
     named = [row["ground_truth"] for row in twenty_questions_tasks("ten")] if words is None else words
     return fill(load_prompt("ask_for_object_prompt"), words=", ".join(named))
 
 
 def ends_with_name(question: str, names: Iterable[str]) -> bool:
-    """Whether a question ends in one of an object's names: "Is it a lawn mower?".
-
-    The last words are compared, all words of a name (so that "Is it a ball?" does not name the soccer ball),
-    after `words_of`. Spaces make no difference ("lawnmower", "motor-cycle"), a regular plural is as good as
-    the name ("Is it peaches?"), and what stands before the name does not matter: articles, "a pair of",
-    adjectives. Numbers behind it are passed over.
-    """
+    """Whether a question ends in one of an object's names, all words of it: "Is it a lawn mower?". Spaces and
+    numbers behind it make no difference, a regular plural is as good; what stands before does not matter."""
     words = words_of(question)
     while words and words[-1].isdigit():
         words.pop()
@@ -103,19 +95,13 @@ def _plural(name: str) -> str:
 
 
 def ends_with_name_published(question: str, names: Iterable[str]) -> bool:
-    """The published test: the last word alone, cut at spaces, equals a name.
-
-    Names of several words can never be given: 7 of the 157 objects cannot be won.
-    """
+    """The published test: the last word alone equals a name, so that 7 of the 157 objects cannot be won."""
     return without_tail(question).split(" ")[-1].lower() in set(names)
 
 
 def yes_or_no(reply: str) -> str:
-    """What an oracle of Twenty Questions means: its first word that says yes or no.
-
-    Whole words only, so that "I know" is no "No."; "not sure", "no idea" and the like, and words without
-    either, are `INVALID_QUESTION`.
-    """
+    """What an oracle means: its first whole word that says yes or no; "not sure" and the like are
+    `INVALID_QUESTION`."""
     words = words_of(reply)
     if _UNSURE.search(" ".join(words)):
         return INVALID_QUESTION
@@ -130,11 +116,7 @@ def yes_or_no_published(reply: str) -> str:
 
 
 class TwentyQuestionsEnv(QuestionGameEnv):
-    """Solved when a question ends in one of the object's names and the answer to it is yes.
-
-    The repaired rules read both as people do (`ends_with_name`, `yes_or_no`), so that all 157 objects can be
-    won; the published ones compare the last word alone and find "no" in "know".
-    """
+    """Solved when a question ends in one of the object's names and the answer to it is yes."""
 
     _no_answer = INVALID_QUESTION
 
@@ -178,11 +160,9 @@ class TwentyQuestions(QuestionGame):
     )
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
-        """The objects of a split, one task each."""
         return twenty_questions_tasks(where)
 
     def maker(self, oracle: User, **rules: Any) -> Callable[[], Env]:
-        """What makes a fresh game."""
         return lambda: TwentyQuestionsEnv(oracle, **rules)
 
     def system_prompt(self) -> str:

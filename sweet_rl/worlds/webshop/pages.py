@@ -133,11 +133,8 @@ class Node(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What there is on a page.
-
-    `options` maps the value of each option to its type ("red" to "color"); `shown` and `products` are the
-    products whose names are in the text, and all of them; `score` is the purchase's, on the last page.
-    """
+    """What there is on a page: `options` maps each value to its type ("red" to "color"), `shown` are the
+    products whose names are in the text, `score` is the purchase's, on the last page."""
 
     text: str
     buttons: frozenset[str] = frozenset()
@@ -148,11 +145,8 @@ class Page:
 
 
 def read_page(html: str, address: Address, *, published: bool = False) -> Page:
-    """Read a page that was fetched from `address`.
-
-    As published, a page that is none of the shop's (an error text, for example) is read as it is. Repaired:
-    it is refused, to be asked for again.
-    """
+    """Read a page that was fetched from `address`. One that is none of the shop's is refused, or, as
+    published, read as it is."""
     nodes = visible_nodes(html)
     page = _read_score(nodes, blank_counts=published) or _read_nodes(nodes, address, published=published)
     if not published:
@@ -333,10 +327,7 @@ class ShopTranscript:
 
 
 def shop_instruction(page: str) -> str | None:
-    r"""What the start page of a shop asks for, a trailing blank included.
-
-    It stands between `"Instruction:  \n"` and the last `"\n[Search]"`; None where the page has no such part.
-    """
+    """What the start page of a shop asks for, a trailing blank included; None where it asks nothing."""
     _, found, rest = page.partition(_INSTRUCTION_BEGINS)
     instruction, ended, _ = rest.rpartition(_INSTRUCTION_ENDS)
     return instruction if found and ended else None

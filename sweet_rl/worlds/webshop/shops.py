@@ -47,7 +47,6 @@ class LocalShop:
         self._get = get
 
     async def fetch(self, address: Address, read: Callable[[str], T]) -> T:
-        """The page at `address`. It is made at once: asking again would make it again as it is."""
         try:
             html = self._get(address.path)
         except LookupError as error:
@@ -81,7 +80,6 @@ class HttpShop:
         self._session: aiohttp.ClientSession | None = None
 
     async def fetch(self, address: Address, read: Callable[[str], T]) -> T:
-        """The page at `address`."""
         if self._session is None:
             self._session = self._open(self._retry.timeout_s)
         asked = self._session.get
@@ -119,7 +117,6 @@ class HttpShop:
         raise RequestFailed(failure)
 
     async def close(self) -> None:
-        """Close the HTTP session, if a page was ever asked for."""
         if self._session is not None:
             await self._session.close()
             self._session = None

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from sweet_rl.cli.stage import StageEntry
 from sweet_rl.contracts import Env, Policy, User
-from sweet_rl.errors import DataError, EpisodeError, UsageError
+from sweet_rl.errors import DataError, EpisodeError, UsageError, no_such
 from sweet_rl.flags import flag, no_flag
 from sweet_rl.prompts import load_prompt
 from sweet_rl.types import Json, Message, Observation, StepResult, StopReason, Task
@@ -57,10 +57,7 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """The visitor's page, its actions, and what is kept of earlier pages.
-
-    `published` is how the published client behaves, faults included.
-    """
+    """The visitor's page, its actions, and what is kept of earlier pages."""
 
     address: Address
     page: Page
@@ -69,11 +66,8 @@ class Visit:
     products: tuple[str, ...] = ()
 
     def after(self, address: Address, page: Page) -> Visit:
-        """The visit after `page` was fetched.
-
-        As published, products beyond the third of a page are not shown, but can be clicked; and so can
-        options of an earlier item on an item that has none of its own.
-        """
+        """The visit after `page` was fetched. As published, products beyond the third can be clicked, and
+        options of an earlier item on one that has none."""
         kept = self.option_types if self.published else {}
         products = page.products or self.products if self.published else page.shown
         return Visit(address, page, self.published, page.options or kept, products)
@@ -107,11 +101,8 @@ class Visit:
         return Move(replace(self.address, kind=PageKind.SEARCH, query=argument))
 
     def offers(self) -> dict[str, Move]:
-        """What can be clicked here, and where it leads.
-
-        As published, a button can be clicked where its kind of page may have it, not where the page has it;
-        but "Next >" is always invalid, and "< Prev" never turns back a result page.
-        """
+        """What can be clicked here, and where it leads. As published, a button works where its kind of page
+        may have it; but "Next >" never does, and "< Prev" never turns back a result page."""
         here = self.address
         items: dict[str, Move] = {}
         start = Address(PageKind.START, here.session, raw=here.raw)
@@ -136,12 +127,9 @@ class Visit:
 
 
 class WebShopEnv:
-    """One visit of the session that the task's row names.
-
-    The row's further fields: `bought` (asin and options, None before a purchase) and `instruction`. As
-    published, the turn limit is noticed one turn too late: an episode cut short has one turn more, which does
-    nothing.
-    """
+    """One visit of the session that the task's row names. The rows' further fields are `bought` (None before
+    a purchase) and `instruction`. As published, an episode cut short has one turn more, which does
+    nothing."""
 
     def __init__(self, shop: Shop, *, max_turns: int = 10, published: bool = False) -> None:
         self._shop = shop
@@ -153,13 +141,28 @@ class WebShopEnv:
         self._bought: dict[str, object] | None = None
 
     async def reset(self, task: Task, *, seed: int) -> Observation:
-        """Enter the shop."""
         self._task, self._seed = task, seed
         self._done, self._steps, self._bought = True, 0, None
-        address = Address(PageKind.START, _session_of(task), raw=self._published)
+        session, wanted = task.extra.get("session"), task.extra.get("instruction")
+        if not isinstance(session, str) or not session:
+            raise DataError(
+                "must be the name of a shop's session",
+                field="session",
+                value=session,
+                repair='It looks like "fixed_2000"; the task source webshop:2000-2100 makes such tasks.',
+            )
+        address = Address(PageKind.START, session, raw=self._published)
         page = await self._fetch(address)
         self._instruction = shop_instruction(page.text) or ""
-        _same_instruction(task, self._instruction)
+        if (
+            isinstance(wanted, str) and wanted.split() != self._instruction.split()
+        ):  # its answers would be wrong
+            raise DataError(
+                f"is not what the shop asks for in this session ({self._instruction.strip()!r})",
+                field="instruction",
+                value=wanted,
+                repair="These tasks are of another shop; those of a server are webshop:2000-2100@server.",
+            )
         self._visit = Visit(address, page, self._published).after(address, page)
         self._messages = [Message("user", page.text)]
         self._done = False
@@ -185,10 +188,8 @@ class WebShopEnv:
                 self._bought = {"asin": move.address.asin, "options": dict(move.address.options)}
             self._visit = self._visit.after(move.address, page)
         self._messages += [Message("assistant", content), Message("user", reply)]
-        if score is not None:
+        if score is not None or (self._steps >= self._max_turns and not self._published):
             return self._end(content, action, score)
-        if self._steps >= self._max_turns and not self._published:
-            return self._end(content, action)
         return StepResult(content, action, self._observe(), reward=0.0, info=self._info())
 
     async def close(self) -> None:
@@ -227,31 +228,6 @@ class WebShopEnv:
         return Observation(self._task.task_id, tuple(self._messages), self._seed)
 
 
-def _session_of(task: Task) -> str:
-    session = task.extra.get("session")
-    if not isinstance(session, str) or not session:
-        raise DataError(
-            "must be the name of a shop's session",
-            field="session",
-            value=session,
-            repair='It looks like "fixed_2000"; the task source webshop:2000-2100 makes such tasks.',
-        )
-    return session
-
-
-def _same_instruction(task: Task, found: str) -> None:
-    """Refuse tasks of one shop in another one: their answers would be wrong."""
-    wanted = task.extra.get("instruction")
-    if isinstance(wanted, str) and wanted.split() != found.split():
-        raise DataError(
-            f"is not what the shop asks for in this session ({found.strip()!r})",
-            field="instruction",
-            value=wanted,
-            repair="These tasks are of another shop. Sessions of a server whose goals are unknown are "
-            "webshop:2000-2100@server.",
-        )
-
-
 def webshop_tasks(
     lower: int = PUBLISHED_SESSIONS[0], upper: int = PUBLISHED_SESSIONS[1], *, shop: Any = None
 ) -> Rows:
@@ -262,17 +238,20 @@ def webshop_tasks(
         )
     rows: Rows = []
     for number in range(lower, upper):
-        row = {"task_id": f"webshop/{number}", "session": f"fixed_{number}"}
+        session = f"fixed_{number}"
+        row = {"task_id": f"webshop/{number}", "session": session}
         if shop is None:
-            row["problem_description"] = (
-                f"Buy what the shop's first page asks for (session {row['session']})."
-            )
-            rows.append(row | {"ground_truth": "", "hidden_information": ""})
+            row["problem_description"] = f"Buy what the shop's first page asks for (session {session})."
+            row |= dict.fromkeys(("ground_truth", "hidden_information"), "")
         else:
-            goal = shop.goal(row["session"])
-            row |= {"problem_description": goal.instruction, "ground_truth": goal.to_json()}
-            row |= {"hidden_information": goal.to_json(), "instruction": goal.instruction, "shop": shop.name}
-            rows.append(row)
+            goal = shop.goal(session)
+            row |= {
+                "problem_description": goal.instruction,
+                "instruction": goal.instruction,
+                "shop": shop.name,
+            }
+            row |= dict.fromkeys(("ground_truth", "hidden_information"), goal.to_json())
+        rows.append(row)
     return rows
 
 
@@ -317,18 +296,13 @@ class WebShop(World):
     }
 
     def succeeded(self, reward: float, row: Mapping[str, Json], options: Options) -> bool | None:
-        """Whether what was bought is all that was wanted."""
         return reward >= 1
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
-        """Sessions of a split or a range; `2000-2100@server` are a server's, with goals of its own."""
         split = where.removesuffix("@server")
         numbers = re.fullmatch(r"(\d{1,9})-(\d{1,9})", split)
         if numbers is None and split not in SPLITS:
-            raise UsageError(
-                f"'webshop:{split}' is no split of the shop. Use 'webshop:train', 'webshop:test', or sessions "
-                "like 'webshop:2000-2100'."
-            )
+            raise no_such("split of webshop", split, ("train", "test", "2000-2100"))
         lower, upper = (int(numbers[1]), int(numbers[2])) if numbers else SPLITS[split]
         if limit and lower < upper:
             upper = min(upper, lower + limit)
@@ -342,7 +316,6 @@ class WebShop(World):
 
     @asynccontextmanager
     async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
-        """Open visits to one shop, embedded or behind an address, and close it at the end."""
         from sweet_rl.worlds.webshop.shops import HttpShop, LocalShop
 
         place = options.place if isinstance(options, WebShopOptions) else None
@@ -357,7 +330,6 @@ class WebShop(World):
             await shop.close()
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
-        """Three agents: one searches for the goal, one buys the first product, one acts at random."""
         if wanted.name not in self.agents:
             raise no_agent(self, wanted.name)
         shopper: Policy = import_module("sweet_rl.mini.shopper").ShopperPolicy(
@@ -369,7 +341,6 @@ class WebShop(World):
         return load_prompt("llm_agent_webshop_prompt.txt")
 
     def transcript(self) -> ShopTranscript:
-        """All pages and actions, and the instruction once more."""
         return ShopTranscript()
 
 

@@ -1,11 +1,7 @@
 """Frontend tasks from WebSight, and the filter: what is kept, what is dropped and why, and going on after a stop."""
 
 import json
-import os
-import signal
-import subprocess
 import sys
-import time
 
 import pytest
 
@@ -22,7 +18,6 @@ from sweet_rl.worlds.frontend_design.websight import (
     task_row,
 )
 from tests.browsers.fake_renderer import FakeRenderer
-from tests.conftest import ROOT
 
 WITH = {"browser": "chromium"}
 
@@ -236,40 +231,10 @@ class TestChecks:
         assert page(3) in renderer.pages
         assert page(1) not in renderer.pages
 
-    def test_a_torn_line_is_one_verdict_less(self, tmp_path):
-        self.run(tmp_path, FakeRenderer(), 1, 2)
-        file = tmp_path / "r.jsonl"
-        file.write_bytes(file.read_bytes()[:-9])
-        renderer = FakeRenderer()
-        assert [row["reason"] for row in self.run(tmp_path, renderer, 1, 2)] == [None, None]
-        assert renderer.pages == [page(2)]
-
     def test_many_of_one_reason_are_counted_and_the_first_named(self, capsys):
         say_dropped([{"reason": "empty", "where": f"line {n}"} for n in range(1, 8)])
         named = "; ".join(f"line {n}" for n in range(1, 6))
         assert capsys.readouterr().out == f"  7 dropped, empty: {named}, and 2 more\n"
-
-    def test_killed_at_any_moment_it_goes_on(self, tmp_path):
-        """Kill -9 in the middle; the next run renders only what is missing."""
-        code = (
-            "import sys; from pathlib import Path; from sweet_rl.worlds.frontend_design.websight import *;"
-            "from tests.browsers.fake_renderer import FakeRenderer;"
-            "from tests.worlds.frontend_design.test_websight import TestChecks;"
-            "TestChecks().run(Path(sys.argv[1]), FakeRenderer(delay_s=0.05), *range(40))"
-        )
-        process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT)
-        report = tmp_path / "r.jsonl"
-        deadline = time.monotonic() + 60
-        while not (report.exists() and report.read_bytes().count(b"\n") >= 4) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-        done = report.read_bytes().count(b"\n")
-        assert 4 <= done < 40
-        renderer = FakeRenderer()
-        rows = self.run(tmp_path, renderer, *range(40))
-        assert len(renderer.pages) == 40 - done
-        assert [row["where"] for row in rows] == [f"line {n}" for n in range(40)]
 
 
 class TestReadWebsight:

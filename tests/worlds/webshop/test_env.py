@@ -13,9 +13,8 @@ from sweet_rl.mini.shop import EmbeddedShop
 from sweet_rl.types import Message, StopReason, Task
 from sweet_rl.worlds.webshop.pages import CLOSED, Address, PageKind, ShopTranscript, shop_instruction
 from sweet_rl.worlds.webshop.shops import HttpShop, LocalShop
-from sweet_rl.worlds.webshop.world import WebShopEnv, webshop_tasks
+from sweet_rl.worlds.webshop.world import WebShopEnv
 from tests.chat.test_formats import RULES, dialogue
-from tests.worlds.playing import played
 from tests.worlds.webshop.conftest import GivenPages, serving, task_of
 
 START = "<html><h4>Instruction: <br>buy it</h4><button>Search</button></html>"
@@ -77,18 +76,15 @@ SEARCHED = (
 
 
 def test_a_purchase():
-    said, step, asked = visit("search[q]\n", "click[A1]", "click[Buy Now]")
+    _, step, _ = visit("search[q]\n")
+    assert (step.content, step.output) == ("search[q]", "search[q]\n")
+    said, step, asked = visit("search[q]", "click[A1]", "click[Buy Now]")
     assert said[:2] == ["\nInstruction:  \nbuy it \n[Search] ", SEARCHED]
     assert said[-1] == "Your score (min 0.0, max 1.0): 0.5"
     assert (step.reward, step.terminated, step.truncated) == (0.5, True, False)
     assert step.stop_reason is StopReason.ENDED
     assert step.info == {"instruction": "buy it ", "bought": {"asin": "A1", "options": {}}}
     assert asked == ["/done/s/A1/{}"]
-
-
-def test_the_trailing_newline_is_no_part_of_what_was_said():
-    _, step, _ = visit("search[q]\n")
-    assert (step.content, step.output) == ("search[q]", "search[q]\n")
 
 
 def test_turns_are_limited_and_the_last_one_counts():
@@ -277,29 +273,6 @@ def test_tasks_of_another_shop_are_refused():
     asyncio.run(reset(task_of("s", instruction="buy it")))
     with pytest.raises(DataError, match="'session' must be the name of a shop's session"):
         asyncio.run(reset(Task("t", "", "", "", {}, {})))
-
-
-def test_episodes_in_the_embedded_shop_side_by_side():
-    """A policy that is told the goal earns everything; hundreds of episodes do not disturb each other."""
-    from sweet_rl.policies.scripted import TeacherPolicy
-    from sweet_rl.records import task_from_row
-
-    shop = EmbeddedShop()
-    rows = webshop_tasks(2000, 2040, shop=shop)
-    goals = {row["task_id"]: shop.goal(row["session"]) for row in rows}
-
-    def say(observation):
-        goal = goals[observation.task_id]
-        title = shop.product(goal.asin).title
-        clicks = [goal.asin, *goal.options.values(), "Buy Now"]
-        return f"search[{title}]" if observation.turn == 0 else f"click[{clicks[observation.turn - 1]}]"
-
-    tasks = [task_from_row(row) for row in rows]
-    trajectories = played(lambda: WebShopEnv(LocalShop(shop.get)), TeacherPolicy(say), tasks, 2)
-    assert [trajectory.reward for trajectory in trajectories] == [1.0] * 80
-    for trajectory in trajectories:
-        assert trajectory.stop_reason is StopReason.ENDED
-        assert trajectory.extra["bought"]["asin"] == goals[trajectory.task.task_id].asin
 
 
 def test_shop_by_hand():

@@ -132,26 +132,6 @@ def test_a_server_that_goes_away_ends_the_run():
         asyncio.run(main())
 
 
-async def test_one_failure_leaves_the_other_episodes_alone():
-    embedded = EmbeddedShop(0, 50)
-    tasks = [task_from_row(row) for row in webshop_tasks(1, 5, shop=embedded)]
-
-    async def get(request):
-        if "fixed_2" in request.path and "search" in request.path:
-            return web.Response(status=500, text="boom")
-        return web.Response(text=embedded.get(request.rel_url.raw_path), content_type="text/html")
-
-    app = web.Application()
-    app.router.add_get("/{path:.*}", get)
-
-    async with serving(None, app) as url:
-        trajectories = await play(shop_at(url), tasks)
-    assert [trajectory.error is None for trajectory in trajectories] == [True, False, True, True]
-    failed = trajectories[1]
-    assert (failed.stop_reason, failed.error.status, failed.error.turn) == (StopReason.WORLD_FAILED, 500, 1)
-    assert failed.reward is None
-
-
 @pytest.mark.parametrize("url", ["", "shop", "ftp://shop", "http://", "http://me:key@shop", "http://a:b"])
 def test_an_address_is_an_address(url):
     with pytest.raises(UsageError, match="A base URL"):
@@ -206,7 +186,7 @@ def test_a_path_has_as_many_parts_as_its_address_and_they_come_back(address):
     assert address.path.isascii()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(actions=st.lists(ACTIONS, max_size=14), published=st.booleans())
 def test_any_visit_ends_in_time_and_is_told_in_full(actions, published):
     async def main():

@@ -10,7 +10,6 @@ from dataclasses import replace
 from statistics import mean
 from urllib.parse import quote
 
-import aiohttp
 import pytest
 
 from sweet_rl.errors import UsageError
@@ -214,27 +213,6 @@ def test_no_page_tells_the_goal_before_the_end(shop):
     assert "Your score" not in html
 
 
-async def test_the_server_says_what_the_shop_says(shop):
-    from tests.worlds.webshop.conftest import serving
-
-    paths = [
-        "/fixed_2000",
-        "/search_results/fixed_2000/a%20red%20%27shirt%27%20%C3%A9%3F%23%25/1",
-        "/nothing/at",
-    ]
-
-    async with serving(shop) as url, aiohttp.ClientSession() as session:
-        replies = []
-        for path in paths:
-            async with session.get(f"{url}{path}") as response:
-                replies.append((response.status, await response.text()))
-        start, found, nothing = replies
-    assert start == (200, shop.get(paths[0]))
-    assert nothing[0] == 404
-    assert found[0] == 200
-    assert "Page 1 (Total results: 50)" in found[1]
-
-
 def test_sessions_of_the_embedded_shop_know_their_goals():
     shop = EmbeddedShop()
     first, second = (task_from_row(row) for row in webshop_tasks(2000, 2002, shop=shop))
@@ -245,13 +223,9 @@ def test_sessions_of_the_embedded_shop_know_their_goals():
     assert json.loads(first.hidden_information)["asin"] == goal.asin
     assert goal.asin not in first.problem_description
     assert first.extra["shop"] == "embedded:0:1000"
-
-
-def test_sessions_of_a_server_know_nothing():
-    (row,) = webshop_tasks(7, 8)
+    (row,) = webshop_tasks(7, 8)  # those of a server know nothing
     assert (row["session"], row["ground_truth"], row["hidden_information"]) == ("fixed_7", "", "")
     assert "instruction" not in row
-    assert "fixed_7" in task_from_row(row).problem_description
 
 
 def test_splits():
@@ -267,7 +241,7 @@ def test_splits():
     assert len(rows("5-9@server")) == 4
     assert len(load_tasks("webshop:0-999999999", num_tasks=3)) == 3
     for wrong in ("dev", "2000", "2000-", "-5", "a-b"):
-        with pytest.raises(UsageError, match="no split of the shop"):
+        with pytest.raises(UsageError, match="no split of webshop"):
             rows(wrong)
     with pytest.raises(UsageError, match="to a greater one, got 5 and 5"):
         rows("5-5")
@@ -338,8 +312,7 @@ def served(*flags):
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
-def test_it_serves_until_it_is_told_to_stop(stop):
+def test_it_serves_until_it_is_told_to_stop():
     with served("--port", 0, "--products", 20, "--seed", 3) as process:
         line = process.stdout.readline()
         assert line.startswith(READY)
@@ -349,7 +322,7 @@ def test_it_serves_until_it_is_told_to_stop(stop):
         taken = served("--port", url.rsplit(":", 1)[1])
         assert "Cannot listen on 127.0.0.1" in taken.communicate(timeout=30)[1]
         assert taken.returncode == 1
-        process.send_signal(stop)
+        process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=10) == 0
         assert process.stderr.read() == ""
 
