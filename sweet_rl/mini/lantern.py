@@ -19,7 +19,7 @@ from typing import Final
 from sweet_rl.contracts import Env, User
 from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.types import Failure, Json, StopReason, Task
-from sweet_rl.worlds.adventures import Adventure, AdventureEnv, AdventureStep, Scene
+from sweet_rl.worlds.adventures import Adventure, AdventureEnv, Scene
 from sweet_rl.worlds.base import Rows
 from sweet_rl.worlds.options import AgentRequest, Options, Scores
 
@@ -149,7 +149,8 @@ class LanternGame:
             things = f"\nOn the ground: {', '.join(lying)}." if lying else ""
             look = f"{here.name}\n{here.lore}\nWays: {ways}.{things}"
         inventory = f"You carry: {', '.join(carried)}." if carried else "You carry nothing."
-        return Scene(f"{look}\n", f"{inventory}\n", f"{self._told}\n", self.actions())
+        told = (f"{look}\n", f"{inventory}\n", f"{self._told}\n", self.actions())
+        return Scene(*told, score=self.score, over=self.over, won=self.won)
 
     def actions(self) -> tuple[str, ...]:
         """The commands that change something here; deadly ones included."""
@@ -302,18 +303,18 @@ def _way(rooms: Mapping[str, Room], start: str, goal: str) -> tuple[str, ...]:
 class LanternEnv(AdventureEnv):
     max_score = 100
 
-    async def _begin(self, task: Task) -> AdventureStep:
+    async def _begin(self, task: Task) -> Scene:
         variant = task.extra.get("variant", 0)
         if not isinstance(variant, int) or isinstance(variant, bool):
             detail = f"task {task.task_id!r}: 'variant' must be a whole number, got {variant!r}"
             raise EpisodeError(StopReason.WORLD_FAILED, Failure("bad_task", detail))
         self._game = LanternGame(variant)
-        return AdventureStep(self._game.scene(), 0)
+        return self._game.scene()
 
-    async def _play(self, command: str) -> AdventureStep:
+    async def _play(self, command: str) -> Scene:
         game = self._game
         game.do(command)
-        return AdventureStep(game.scene(), game.score, over=game.over, won=game.won)
+        return game.scene()
 
 
 class Lantern(Adventure):

@@ -7,24 +7,11 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Final, cast
 
 from sweet_rl.errors import UsageError
 from sweet_rl.types import Message, Role, UserContext
-
-__all__ = [
-    "PLACEHOLDERS",
-    "check_placeholders",
-    "dialogue_string",
-    "fill",
-    "load_prompt",
-    "packaged_text",
-    "parse_simulator_prompt",
-    "prompt_digest",
-    "simulator_prompt",
-]
 
 
 def load_prompt(name_or_path: str) -> str:
@@ -32,7 +19,19 @@ def load_prompt(name_or_path: str) -> str:
 
     Packaged are those here and those in the worlds' folders; no two have the same name.
     """
-    packaged = _packaged()
+    package = resources.files("sweet_rl")
+    worlds = [folder / "prompts" for folder in (package / "worlds").iterdir()]
+    packaged = {
+        f"{before}{file.name}": file
+        for before, folders in {
+            "": [package / "prompts", *worlds],
+            "reflect/": [package / "prompts/reflect"],
+        }.items()
+        for folder in folders
+        if folder.is_dir()
+        for file in folder.iterdir()
+        if file.name.endswith(".txt")
+    }
     for name in (name_or_path, f"{name_or_path}.txt"):
         if name in packaged:
             return packaged[name].read_text(encoding="utf-8")
@@ -45,20 +44,6 @@ def load_prompt(name_or_path: str) -> str:
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"Cannot read the prompt file {name_or_path!r}: {error}.") from error
-
-
-def _packaged() -> dict[str, Traversable]:
-    package = resources.files("sweet_rl")
-    worlds = [folder / "prompts" for folder in (package / "worlds").iterdir()]
-    places = {"": [package / "prompts", *worlds], "reflect/": [package / "prompts" / "reflect"]}
-    return {
-        f"{before}{file.name}": file
-        for before, folders in places.items()
-        for folder in folders
-        if folder.is_dir()
-        for file in folder.iterdir()
-        if file.name.endswith(".txt")
-    }
 
 
 @cache
@@ -141,10 +126,9 @@ def parse_simulator_prompt(text: str) -> UserContext:
             "<request>, <hidden_information> and <dialogue> in your own, in this order, each opening and "
             "closing tag on a line of its own."
         )
-    return UserContext(found["request"], found["hidden_information"], tuple(_messages(found["dialogue"])))
-
-
-def _messages(dialogue: str) -> Iterable[Message]:
-    _, *pieces = _ENTRY.split(dialogue.removesuffix(_CLOSING))
-    for role, content in zip(pieces[::2], pieces[1::2], strict=True):
-        yield Message(cast(Role, role), content.removesuffix(_SEPARATOR))
+    _, *pieces = _ENTRY.split(found["dialogue"].removesuffix(_CLOSING))
+    messages = (
+        Message(cast(Role, role), content.removesuffix(_SEPARATOR))
+        for role, content in zip(pieces[::2], pieces[1::2], strict=True)
+    )
+    return UserContext(found["request"], found["hidden_information"], tuple(messages))

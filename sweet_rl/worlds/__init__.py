@@ -37,33 +37,7 @@ from sweet_rl.worlds.registry import (
     world_of,
 )
 
-__all__ = [
-    "AgentRequest",
-    "Answers",
-    "Archer",
-    "Learning",
-    "Level",
-    "LevelRequest",
-    "Options",
-    "Scores",
-    "ScriptedFlags",
-    "TaskLists",
-    "World",
-    "agents_with",
-    "all_worlds",
-    "check_tasks",
-    "chosen_tasks",
-    "first_for",
-    "flags_of",
-    "learning_options",
-    "levels_of",
-    "load_tasks",
-    "names",
-    "no_agent",
-    "options_of",
-    "own_options",
-    "two_worlds",
-    "world_in",
-    "world_named_in",
-    "world_of",
-]
+__all__ = ["AgentRequest", "Answers", "Archer", "Learning", "Level", "LevelRequest", "Options", "Scores"]
+__all__ += ["ScriptedFlags", "TaskLists", "World", "agents_with", "all_worlds", "check_tasks"]
+__all__ += ["chosen_tasks", "first_for", "flags_of", "learning_options", "levels_of", "load_tasks", "names"]
+__all__ += ["no_agent", "options_of", "own_options", "two_worlds", "world_in", "world_named_in", "world_of"]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import ClassVar
 
@@ -44,13 +44,16 @@ _LIST = re.compile(r"\[[^\[\]]*\]\s*\Z")
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One observation: what `look` and `inventory` would say, what the last action brought, commands that
-    change something here."""
+    """One moment: what `look` and `inventory` would say, what the last action brought, commands that change something
+    here; the score so far, and whether the game ended."""
 
     look: str
     inventory: str
     narrative: str
     actions: tuple[str, ...]
+    score: int = 0
+    over: bool = False
+    won: bool = False
 
     def published(self) -> str:
         """The parts with nothing between them, the list as Python writes it."""
@@ -87,16 +90,6 @@ def is_refused(command: str, *, published: bool = False) -> bool:
     return any(words and words[0][:_DICTIONARY_LENGTH] in refused for words in sentences)
 
 
-@dataclass(frozen=True, slots=True)
-class AdventureStep:
-    """What one command did to a game: the scene after it, the score so far, and whether the game ended."""
-
-    scene: Scene
-    score: int
-    over: bool = False
-    won: bool = False
-
-
 class AdventureEnv:
     """One episode of a text game; subclasses write `_begin` and `_play`, which raise EpisodeError without a
     game. As published, the parts of an observation are joined with nothing between, and more may be typed
@@ -126,10 +119,7 @@ class AdventureEnv:
         before, content, command = self._latest, action.partition("\n")[0], typed(action)
         self._done = True  # should the game break
         if is_refused(command, published=self._published):
-            here = before.scene
-            latest = AdventureStep(
-                Scene(here.look, here.inventory, f"\n{REFUSAL}\n", here.actions), before.score
-            )
+            latest = replace(before, narrative=f"\n{REFUSAL}\n")
         else:
             latest = await self._play(command)
         self._latest = latest
@@ -151,21 +141,20 @@ class AdventureEnv:
         """Nothing to free: what runs the game outlives the episode."""
         self._done = True
 
-    async def _begin(self, task: Task) -> AdventureStep:
+    async def _begin(self, task: Task) -> Scene:
         """The first moment."""
         raise NotImplementedError
 
-    async def _play(self, command: str) -> AdventureStep:
+    async def _play(self, command: str) -> Scene:
         """One command of one line, possibly empty."""
         raise NotImplementedError
 
-    def _say(self, latest: AdventureStep) -> Message:
-        scene = latest.scene
+    def _say(self, latest: Scene) -> Message:
         if self._published:
-            return Message("user", scene.published())
+            return Message("user", latest.published())
         if latest.over:  # nothing is left to be looked at, carried or done
-            scene = Scene("", "", scene.narrative, ())
-        return Message("user", scene.text())
+            latest = Scene("", "", latest.narrative, ())
+        return Message("user", latest.text())
 
 
 class RandomAdventurer(ScriptedPolicy):

@@ -20,7 +20,7 @@ from functools import lru_cache, partial
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from sweet_rl.errors import EpisodeError, SweetRLError, missing_package
 from sweet_rl.processes import WorkerPool, work
@@ -40,20 +40,6 @@ class EngineState(NamedTuple):
     done: bool = False
 
 
-class Engine(Protocol):
-    """Plays games by their source: an embedded game's name, or a problem's folder. Everything raises
-    EpisodeError where a game cannot be read, or the engine breaks or hangs."""
-
-    def begin(self, source: str) -> EngineState:
-        """The state a game starts in: its text and the commands on offer."""
-
-    def play(self, source: str, before: Sequence[str], command: str) -> EngineState:
-        """What `command` leads to from the state that the commands `before` led to."""
-
-    def plan(self, source: str, before: Sequence[str]) -> tuple[str, ...]:
-        """Commands that solve the game from there; empty where the planner finds none."""
-
-
 class Household(WorkerPool):
     """A pool of engines, four processes at most by default, that many threads may ask. Close it after the
     run."""
@@ -68,15 +54,18 @@ class Household(WorkerPool):
         self._first: dict[str, EngineState] = {}
 
     def begin(self, source: str) -> EngineState:
+        """The state a game starts in; `source` is an embedded game's name, or a problem's folder."""
         if source not in self._first:  # it is always the same
             self._first[source] = self.ask_now("begin", source, label=source)
         return self._first[source]
 
     def play(self, source: str, before: Sequence[str], command: str) -> EngineState:
+        """What `command` leads to from the state that the commands `before` led to."""
         state: EngineState = self.ask_now("play", source, tuple(before), command, label=command)
         return state
 
     def plan(self, source: str, before: Sequence[str]) -> tuple[str, ...]:
+        """Commands that solve the game from there; empty where the planner finds none."""
         try:
             plan: tuple[str, ...] = self.ask_now(
                 "plan", source, tuple(before), label="planning", timeout_s=self._plan_timeout_s

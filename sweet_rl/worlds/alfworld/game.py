@@ -19,7 +19,7 @@ from sweet_rl.types import Compat, Failure, StopReason, Task
 from sweet_rl.worlds.text_games import ACTION_HEAD
 
 if TYPE_CHECKING:
-    from sweet_rl.worlds.alfworld.engine import Engine
+    from sweet_rl.worlds.alfworld.engine import Household
 
 GAMES_FOLDER: Final = "json_2.1.1"
 """In a user's ALFWorld folder."""
@@ -51,7 +51,7 @@ class HouseholdGame:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: Household,
         *,
         max_turns: int = 15,
         shuffle_action: bool = False,
@@ -71,7 +71,7 @@ class HouseholdGame:
         return self.begin(source, seed=seed)
 
     def begin(self, source: str, *, seed: int = 0) -> str:
-        """Begin a game by its source (see `sweet_rl.worlds.alfworld.engine.Engine`)."""
+        """Begin a game by its source (see `sweet_rl.worlds.alfworld.engine.Household`)."""
         self._source, self._random = source, Random(seed)
         self._over = True  # should the engine fail
         with self._listing_failures():

@@ -26,7 +26,6 @@ from sweet_rl.reflect_data.teachers import Asked, Teacher
 from sweet_rl.reflect_data.texts import write_list
 from sweet_rl.types import Compat, Failure, Json, Message, derive_seed
 from sweet_rl.worlds.auto_explore.repositories import (
-    RepositoryIndex,
     is_allowed,
     kind_of,
     optimal_path,
@@ -133,37 +132,31 @@ class SourceFile(NamedTuple):
 
 
 def plan_questions(source: Path, *, seed: int = 1, compat: Compat = "fixed") -> dict[str, SourceFile]:
-    """The files of all repositories that are asked about, by a name for each; repositories are shuffled."""
+    """The files that are asked about, by a name for each: of each repository, in a drawn order, at most 100 that may
+    be opened, none deeper than two folders."""
     if not source.is_dir():
         raise UsageError(f"There is no folder {str(source)!r}; filter_repo makes one.")
     names = sorted(entry.name for entry in source.iterdir() if entry.is_dir() and entry.name[0] != ".")
     random.Random(seed).shuffle(names)
     planned: dict[str, SourceFile] = {}
     for name in names:
-        draws = random.Random(derive_seed(seed, name))
-        asked = Counter[str]()
-        for path in draw_files(files_to_ask_about(scan(source / name), compat=compat), draws, compat=compat):
-            repeat = f"#{asked[path]}" if asked[path] else ""  # as published a file can be drawn again
-            planned[f"{name}/{path}{repeat}"] = SourceFile(name, path)
-            asked[path] += 1
+        repository, draws, asked = scan(source / name), random.Random(derive_seed(seed, name)), Counter[str]()
+        above = f"{repository.root}/" if compat == "published" else ""  # there patterns see the whole path
+        files = [
+            path
+            for path in repository.files()
+            if is_allowed(path) and not any(pattern.match(above + path) for pattern in _NOT_ASKED_ABOUT)
+        ]
+        count = min(100, len(files))
+        drawn = (
+            draws.choices(files, k=count) if compat == "published" and files else draws.sample(files, count)
+        )
+        for path in drawn:
+            if path.count("/") <= 2:
+                repeat = f"#{asked[path]}" if asked[path] else ""  # as published a file can be drawn again
+                planned[f"{name}/{path}{repeat}"] = SourceFile(name, path)
+                asked[path] += 1
     return planned
-
-
-def files_to_ask_about(repository: RepositoryIndex, *, compat: Compat = "fixed") -> list[str]:
-    """Relative paths of the files that may get questions, sorted."""
-    above = f"{repository.root}/" if compat == "published" and repository.root else ""
-    return [
-        path
-        for path in repository.files()
-        if is_allowed(path) and not any(pattern.match(above + path) for pattern in _NOT_ASKED_ABOUT)
-    ]
-
-
-def draw_files(files: Sequence[str], draws: random.Random, *, compat: Compat = "fixed") -> list[str]:
-    """At most 100 files to ask about, none deeper than two folders."""
-    count = min(100, len(files))
-    drawn = draws.choices(files, k=count) if compat == "published" else draws.sample(list(files), count)
-    return [path for path in drawn if path.count("/") <= 2]
 
 
 def block_of(

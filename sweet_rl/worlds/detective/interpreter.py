@@ -34,7 +34,6 @@ class Position:
     narrative: str
     actions: tuple[str, ...]
     score: int
-    max_score: int
     over: bool
     won: bool
     state: bytes = field(repr=False)
@@ -106,8 +105,8 @@ class Interpreter:
         inventory = str(frotz.step("inventory")[0])
         frotz.set_state(state)
         actions = () if over else self._finder.find(state, f"{look}\n{inventory}")
-        most, kept = int(frotz.get_max_score()), pickle.dumps(state, protocol=5)
-        return Position(look, inventory, str(narrative), actions, score, most, over, won, kept)
+        kept = pickle.dumps(state, protocol=5)
+        return Position(look, inventory, str(narrative), actions, score, over, won, kept)
 
 
 TEMPLATES = (

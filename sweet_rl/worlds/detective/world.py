@@ -18,7 +18,7 @@ from sweet_rl.contracts import Env, User
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag
 from sweet_rl.types import Task
-from sweet_rl.worlds.adventures import Adventure, AdventureEnv, AdventureStep, Scene
+from sweet_rl.worlds.adventures import Adventure, AdventureEnv, Scene
 from sweet_rl.worlds.base import Rows
 from sweet_rl.worlds.options import AgentRequest, Archer, Options, TaskLists
 
@@ -82,16 +82,15 @@ class DetectiveEnv(AdventureEnv):
         super().__init__(**rules)
         self._interpreters = interpreters
 
-    async def _begin(self, task: Task) -> AdventureStep:
+    async def _begin(self, task: Task) -> Scene:
         return self._take(await self._interpreters.begin())
 
-    async def _play(self, command: str) -> AdventureStep:
+    async def _play(self, command: str) -> Scene:
         return self._take(await self._interpreters.play(self._state, command))
 
-    def _take(self, position: Position) -> AdventureStep:
-        self._state = position.state
-        scene = Scene(position.look, position.inventory, position.narrative, position.actions)
-        return AdventureStep(scene, position.score, over=position.over, won=position.won)
+    def _take(self, position: Position) -> Scene:
+        self._state, at = position.state, position
+        return Scene(at.look, at.inventory, at.narrative, at.actions, at.score, at.over, at.won)
 
 
 class Detective(Adventure):

@@ -60,41 +60,24 @@ class Comparison:
 
     def __init__(self, path_a: str, path_b: str) -> None:
         self.path_a, self.path_b = path_a, path_b
-        by_key: list[dict[tuple[str, int], Trajectory]] = [{}, {}]
-        for path, found in zip((path_a, path_b), by_key, strict=True):
+        runs: list[dict[tuple[str, int], Trajectory]] = [{}, {}]
+        repair = "Both must be runs over the same tasks."
+        for path, found in zip((path_a, path_b), runs, strict=True):
             for trajectory in load_trajectories(path):
-                if trajectory.key in found:
-                    raise DataError(
-                        "is there twice",
-                        path=path,
-                        field="task_id, sample_index",
-                        value=trajectory.key,
-                        repair="Two rows of one repeat cannot be distinguished; remove one, or number them.",
-                    )
-                found[trajectory.key] = trajectory
-        every = [Pair(one, by_key[1][key]) for key, one in by_key[0].items() if key in by_key[1]]
-        if not every:
-            raise UsageError(
-                f"{path_a!r} and {path_b!r} have no row in common (task_id and sample_index). "
-                "Both must be runs over the same tasks."
-            )
+                if found.setdefault(trajectory.key, trajectory) is not trajectory:
+                    named = "task_id, sample_index"
+                    raise DataError("is there twice", path=path, field=named, value=trajectory.key)
+        every = [Pair(one, runs[1][key]) for key, one in runs[0].items() if key in runs[1]]
         self.pairs = [pair for pair in every if not (pair.a.failed or pair.b.failed)]
         if not self.pairs:
-            raise UsageError(
-                f"In {path_a!r} and {path_b!r} no page has an episode in both that did not fail."
-            )
+            what = "no page has an episode in both that did not fail" if every else "no row in common"
+            raise UsageError(f"{path_a!r} and {path_b!r}: {what} (task_id and sample_index). {repair}")
         for pair in self.pairs:
             if pair.a.task.ground_truth != pair.b.task.ground_truth:
-                raise DataError(
-                    "wants another page than the row of the other run",
-                    path=path_b,
-                    field="task",
-                    value=pair.b.task.task_id,
-                    repair="Both must be runs over the same tasks.",
-                )
-        self._counts = Counter(
-            {UNPAIRED: sum(map(len, by_key)) - 2 * len(every), FAILED: len(every) - len(self.pairs)}
-        )
+                task, problem = pair.b.task.task_id, "wants another page than the row of the other run"
+                raise DataError(problem, path=path_b, field="task", value=task, repair=repair)
+        lost = {UNPAIRED: sum(map(len, runs)) - 2 * len(every), FAILED: len(every) - len(self.pairs)}
+        self._counts = Counter(lost)
 
     def beside(self, suffix: str) -> str:
         """A file beside the first run that is named after both."""
@@ -162,18 +145,15 @@ class Comparison:
                 except (RenderFailed, BrokenPicture):
                     return None, NO_TARGET
                 verdicts = [await ask(pair, order, target, (first, second)) for order in ORDERS]
-                lost.extend(
-                    [one.failure for one in verdicts if one.failure and one.failure.kind != MALFORMED][:1]
-                )
+                failures = (one.failure for one in verdicts)
+                lost.extend([one for one in failures if one and one.kind != MALFORMED][:1])
                 outcome = settled(verdicts)
-                if outcome is None:
-                    return None, NO_VERDICT
-                return outcome, DISAGREED if verdicts[0].outcome != verdicts[1].outcome else ""
+                differ = DISAGREED if verdicts[0].outcome != verdicts[1].outcome else ""
+                return outcome, NO_VERDICT if outcome is None else differ
 
             async def work(index: int) -> None:
                 outcome, remark = await outcome_of(self.pairs[index])
-                if remark:
-                    self._counts[remark] += 1
+                self._counts[remark] += 1
                 if outcome is not None:
                     found[index] = outcome
                 bar.update()
@@ -184,6 +164,7 @@ class Comparison:
         result = win_rate([(self.pairs[index].a.task.task_id, found[index]) for index in sorted(found)])
         by = f"{judge.name}, asked in both orders"
         print(f"A: {self.path_a}\nB: {self.path_b}\njudge: {by}\n\n{result.text}\n")
+        del self._counts[""]
         for label, count in self._counts.items():
             if count:
                 print(f"{count:>6}  {label}")

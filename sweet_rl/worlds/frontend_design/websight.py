@@ -69,28 +69,23 @@ def read_websight(source: str, limit: int) -> Iterator[PageRow]:
 
 
 def _from_files(path: Path) -> Iterator[PageRow]:
-    files = [path] if path.is_file() else _files_in(path)
-    for file in files:
-        name = file.name if path.is_file() else str(file.relative_to(path))
+    """Rows of a file, or of those of one kind in a folder: with both it would hold the same rows twice."""
+    within = path / HUB_VERSION if (path / HUB_VERSION).is_dir() else path
+    found = {suffix: sorted(within.rglob(f"*{suffix}")) for suffix in _SUFFIXES}
+    kinds = [suffix for suffix, files in found.items() if files]
+    if path.is_dir() and len(kinds) != 1:
+        what = "both .parquet and .jsonl files" if kinds else "neither .parquet nor .jsonl files"
+        raise UsageError(
+            f"The folder {str(within)!r} holds {what}. Name one file, or a folder with one kind."
+        )
+    for file in found[kinds[0]] if path.is_dir() else [path]:
+        name = str(file.relative_to(path)) if path.is_dir() else file.name
         if file.suffix == ".parquet":
             for number, row in enumerate(_parquet_rows(file), start=1):
                 yield PageRow(f"{name}, row {number}", row)
         else:
             for number, row in read_rows(file):
                 yield PageRow(f"{name}, line {number}", row)
-
-
-def _files_in(folder: Path) -> list[Path]:
-    """Files of one kind: a folder with both would hold the same rows twice, or not be WebSight's."""
-    within = folder / HUB_VERSION if (folder / HUB_VERSION).is_dir() else folder
-    found = {suffix: sorted(within.rglob(f"*{suffix}")) for suffix in _SUFFIXES}
-    kinds = [suffix for suffix, files in found.items() if files]
-    if len(kinds) != 1:
-        what = "both .parquet and .jsonl files" if kinds else "neither .parquet nor .jsonl files"
-        raise UsageError(
-            f"The folder {str(within)!r} holds {what}. Name one file, or a folder with one kind."
-        )
-    return found[kinds[0]]
 
 
 def _parquet_rows(path: Path) -> Iterator[dict[str, Json]]:

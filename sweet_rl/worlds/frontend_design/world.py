@@ -280,18 +280,19 @@ class FrontendDesign(Dialogue):
     async def make_agent(self, wanted: AgentRequest) -> Policy:
         designers = import_module("sweet_rl.mini.frontend.agents")
         agent: Policy
-        if wanted.name == "improver":
-            agent = designers.ImproverDesigner(
-                max_turns=self.turns(wanted.options), system_prompt=wanted.system_prompt
-            )
-        elif wanted.name == "target":
-            pages = {task.task_id: task.hidden_information for task in wanted.tasks}
-            agent = designers.TargetDesigner(pages, system_prompt=wanted.system_prompt)
-        elif wanted.name in self.agents:
-            kind = designers.BlankDesigner if wanted.name == "blank" else designers.GenericDesigner
-            agent = kind(wanted.system_prompt)
-        else:
-            raise no_agent(self, wanted.name)
+        match wanted.name:
+            case "improver":
+                turns = self.turns(wanted.options)
+                agent = designers.ImproverDesigner(max_turns=turns, system_prompt=wanted.system_prompt)
+            case "target":
+                pages = {task.task_id: task.hidden_information for task in wanted.tasks}
+                agent = designers.TargetDesigner(pages, system_prompt=wanted.system_prompt)
+            case "blank":
+                agent = designers.BlankDesigner(wanted.system_prompt)
+            case "generic":
+                agent = designers.GenericDesigner(wanted.system_prompt)
+            case _:
+                raise no_agent(self, wanted.name)
         return agent
 
     def system_prompt(self) -> str:

@@ -94,11 +94,6 @@ def _plural(name: str) -> str:
     return f"{name[:-2]}ves" if name.endswith("fe") else f"{name}s"
 
 
-def ends_with_name_published(question: str, names: Iterable[str]) -> bool:
-    """The published test: the last word alone equals a name, so that 7 of the 157 objects cannot be won."""
-    return without_tail(question).split(" ")[-1].lower() in set(names)
-
-
 def yes_or_no(reply: str) -> str:
     """What an oracle means: its first whole word that says yes or no; "not sure" and the like are
     `INVALID_QUESTION`."""
@@ -108,13 +103,6 @@ def yes_or_no(reply: str) -> str:
     return next((_POLARITY[word] for word in words if word in _POLARITY), INVALID_QUESTION)
 
 
-def yes_or_no_published(reply: str) -> str:
-    """The published rule: "yes" anywhere, else "no" anywhere, within other words too."""
-    if "yes" in reply.lower():
-        return YES
-    return NO if "no" in reply.lower() else INVALID_QUESTION
-
-
 class TwentyQuestionsEnv(QuestionGameEnv):
     """Solved when a question ends in one of the object's names and the answer to it is yes."""
 
@@ -122,7 +110,10 @@ class TwentyQuestionsEnv(QuestionGameEnv):
 
     def _judge(self, question: str, reply: str) -> tuple[str, bool]:
         if self._published:
-            answer, named = yes_or_no_published(reply), ends_with_name_published(question, self._names)
+            # "yes" and "no" count within other words, too; the last word alone has to be a name, which 7 objects have not
+            said = reply.lower()
+            answer = YES if "yes" in said else NO if "no" in said else INVALID_QUESTION
+            named = without_tail(question).split(" ")[-1].lower() in self._names
         else:
             answer, named = yes_or_no(reply), ends_with_name(question, self._names)
         return answer, answer == YES and named

@@ -13,7 +13,6 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import lru_cache
 from html.parser import HTMLParser
 from typing import Final, NamedTuple
 from urllib.parse import quote
@@ -154,8 +153,7 @@ def read_page(html: str, address: Address, *, published: bool = False) -> Page:
     return page
 
 
-@lru_cache(maxsize=1024)
-def visible_nodes(html: str) -> tuple[Node, ...]:
+def visible_nodes(html: str) -> list[Node]:
     """The visible text of a page, blank pieces included. A page without HTML is text."""
     reader = _NodeReader()
     try:
@@ -164,24 +162,22 @@ def visible_nodes(html: str) -> tuple[Node, ...]:
     except AssertionError as error:  # what the parser of Python 3.11 makes of "<![x"
         raise OddPage(f"it is broken HTML: {error}") from None
     reader.end_node()
-    return tuple(reader.nodes)
+    return reader.nodes
 
 
 def _read_score(nodes: Sequence[Node], *, blank_counts: bool) -> Page | None:
     """The last page, which says nothing but the score; None for every other one."""
-    nodes = [node for node in nodes if blank_counts or node.text.strip()]
-    for number, node in enumerate(nodes, start=1):
-        if node.text != SCORE_PHRASE:
-            continue
-        text = nodes[number].text if number < len(nodes) else ""
-        try:
-            score = float(text)
-        except ValueError:
-            raise OddPage(f"the score is no number: {text!r}") from None
-        if not math.isfinite(score):
-            raise OddPage(f"the score is no finite number: {text!r}")
-        return Page(f"{SCORE_PHRASE}: {text}", score=score)
-    return None
+    texts = [node.text for node in nodes if blank_counts or node.text.strip()]
+    if SCORE_PHRASE not in texts:
+        return None
+    text = "".join(texts[texts.index(SCORE_PHRASE) + 1 :][:1])
+    try:
+        score = float(text)
+    except ValueError:
+        score = math.nan
+    if not math.isfinite(score):
+        raise OddPage(f"the score is no finite number: {text!r}")
+    return Page(f"{SCORE_PHRASE}: {text}", score=score)
 
 
 def _read_nodes(nodes: Sequence[Node], address: Address, *, published: bool) -> Page:

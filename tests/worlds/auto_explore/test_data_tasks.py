@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import shutil
+import tempfile
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -23,9 +24,7 @@ from sweet_rl.worlds.auto_explore.data_tasks import (
     ask_about,
     block_of,
     clean_tasks,
-    draw_files,
     extract_questions,
-    files_to_ask_about,
     filter_repositories,
     plan_questions,
     split_tasks,
@@ -33,7 +32,6 @@ from sweet_rl.worlds.auto_explore.data_tasks import (
     write_questions,
 )
 from sweet_rl.worlds.auto_explore.data_texts import task_of
-from sweet_rl.worlds.auto_explore.repositories import index_of
 from sweet_rl.worlds.auto_explore.tasks import explore_tasks, levels_of, load_dataset, targets_of, task_rows
 
 from .goldens import Scripted
@@ -225,17 +223,26 @@ def test_odd_entries_are_left_out_and_never_followed(tmp_path):
 
 def test_which_files_are_asked_about(tmp_path):
     names = ["a.py", "layout.md", "src/test_x.py", "src/__init__.py", "d/e/f/deep.txt", "logo.png", "x/y.csv"]
-    found = files_to_ask_about(index_of("r", dict.fromkeys(names, "text")))
-    assert found == ["a.py", "d/e/f/deep.txt", "src/__init__.py", "x/y.csv"]  # the last pattern is anchored
-    assert sorted(draw_files(found, Random(0))) == ["a.py", "src/__init__.py", "x/y.csv"]
-    files = [f"{number}.md" for number in range(50)]
-    assert sorted(draw_files(files, Random(0))) == sorted(files)
-    published = draw_files(files, Random(0), compat="published")  # with replacement
-    assert len(published) == 50 > len(set(published))
-    (tmp_path / "latest/r").mkdir(parents=True)
-    (tmp_path / "latest/r/a.md").write_text("word " * 80)
-    assert list(plan_questions(tmp_path / "latest")) == ["r/a.md"]
-    assert list(plan_questions(tmp_path / "latest", compat="published")) == []  # patterns see the whole path
+    with tempfile.TemporaryDirectory(prefix="apart") as plain:  # as published patterns see the whole path
+        for folder in (tmp_path, Path(plain)):
+            for name in [*(f"r/{name}" for name in names), *(f"s/{number}.md" for number in range(50))]:
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / name).write_text("word " * 80)
+        planned, again, apart, nothing = (
+            plan_questions(folder, compat=compat)
+            for folder, compat in (
+                (tmp_path, "fixed"),
+                (Path(plain), "fixed"),
+                (Path(plain), "published"),
+                (tmp_path, "published"),
+            )
+        )
+    few = {file.path for file in planned.values() if file.repository == "r"}
+    assert few == {"a.py", "src/__init__.py", "x/y.csv"}  # the last pattern is anchored
+    assert len(planned) == 3 + 50
+    assert (again, nothing) == (planned, {})
+    many = [file.path for file in apart.values() if file.repository == "s"]
+    assert len(many) == 50 > len(set(many))  # with replacement
 
 
 def test_the_block_of_a_file(golden, repositories):
