@@ -13,6 +13,7 @@ NEEDS |= {"skyrl": "skyrl_gym", "atif": "sweet_rl", "verl": "sweet_rl"}
 PAGES = sorted((ROOT / "docs/integrations").glob("*.md"))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_works_as_written(page, tmp_path):

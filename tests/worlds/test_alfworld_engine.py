@@ -26,6 +26,8 @@ for package in ("textworld", "fast_downward", "alfworld"):
 GOAL = "pick_and_place_simple-Tomato-None-Microwave"
 TOMATO = f"{GOAL}-0"
 EVERY_FAMILY = [homes.embedded_games("test", family)[0] for family in homes.FAMILIES]
+FAMILIES = [EVERY_FAMILY[0], *(pytest.param(name, marks=pytest.mark.slow) for name in EVERY_FAMILY[1:])]
+"""The others take half a minute together."""
 SAME_SENTENCE = next(
     name
     for name in homes.embedded_games("", GOAL)
@@ -49,7 +51,7 @@ def walk(engine, source, commands):
     return states
 
 
-@pytest.mark.parametrize("name", EVERY_FAMILY)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_games_are_solved_by_the_planner_and_by_their_own_way(engine, name):
     game, plan = homes.game(name), engine.plan(name, ())
     assert len(plan) == len(game.way())
@@ -60,7 +62,7 @@ def test_games_are_solved_by_the_planner_and_by_their_own_way(engine, name):
     assert states[0].feedback.endswith(f"Your task is to: {game.sentence}.")
 
 
-@pytest.mark.parametrize("name", [*EVERY_FAMILY, SAME_SENTENCE])
+@pytest.mark.parametrize("name", [*FAMILIES, SAME_SENTENCE])
 def test_states_are_those_of_the_packages_own_environment(engine, name, tmp_path, monkeypatch):
     """Word for word, also where another game and another episode were played in between."""
     monkeypatch.setenv("ALFWORLD_DATA", str(tmp_path))
@@ -87,7 +89,7 @@ def test_states_are_those_of_the_packages_own_environment(engine, name, tmp_path
     assert ours.score == 1
 
 
-@pytest.mark.parametrize("name", [*EVERY_FAMILY, "pick_and_place_simple-Pen-None-Drawer-4"])
+@pytest.mark.parametrize("name", [*FAMILIES, "pick_and_place_simple-Pen-None-Drawer-4"])
 def test_what_is_left_of_a_plan_after_a_look_still_solves_the_game(engine, name):
     game = HouseholdGame(engine)
     game.begin(name)
@@ -162,6 +164,7 @@ def test_missing_files(engine, tmp_path):
         engine.begin(str(folder))
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_or_hangs_spoils_one_question(tmp_path, monkeypatch):
     """And leaves nothing behind, neither in a home nor in the temporary folder."""
     for variable in ("HOME", "TMPDIR"):
