@@ -58,9 +58,6 @@ class AlfworldReflectionFlags(Tasks, RecordingFlags):
     helps={
         "tasks": "games: alfworld:train and the like (embedded), or alfworld-data:train (of $ALFWORLD_DATA); default the published family, tomatoes into microwaves, of the one or else of the other.",
         "random_share": "how often the player takes any action, 0 to 1; else the planner's next.",
-        "max_turns": "steps of a game at most.",
-        "seed": "decides about the games and the wording.",
-        "overwrite": "begin again.",
         "teacher": "embedded (a planner with sentences of its own; needs no model), or openai: a model behind any OpenAI-compatible server.",
     },
 )
@@ -106,7 +103,6 @@ class AlfworldGenSftFlags(TextFlags, Label, Compatible):
         "output": "folder of the texts; default that of task_file.",
         "task_file": "records, as alfworld_reflection writes them.",
         "label": "what a policy is trained to do: taken, the action that the mostly random player took (published), or best, the planner's.",
-        "overwrite": "replace what is there.",
         "compat": "fixed, or published: the second file is sft_reflectioner.jsonl.",
     },
 )

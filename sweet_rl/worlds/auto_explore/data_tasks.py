@@ -187,10 +187,10 @@ def block_of(
 
 async def ask_about(
     job: Job[SourceFile],
-    source: Path,
     teacher: Teacher,
-    count_tokens: Callable[[str], int],
     *,
+    source: Path,
+    count_tokens: Callable[[str], int],
     seed: int = 1,
     compat: Compat = "fixed",
 ) -> Done:

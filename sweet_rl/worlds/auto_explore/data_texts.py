@@ -161,9 +161,9 @@ def task_of(row: Mapping[str, Json]) -> Task:
 
 async def teach(
     job: Job[Lesson],
-    make_game: Callable[[], ExploreGame],
     teacher: Teacher,
     *,
+    make_game: Callable[[], ExploreGame],
     seed: int = 0,
     markov: bool = False,
     compat: Compat = "fixed",

@@ -77,7 +77,6 @@ class FilterRepoFlags(Repositories, Output, Overwriting, Compatible):
     helps={
         "repo_dir": "a folder whose sub-folders are repositories.",
         "output": "where the copies go.",
-        "overwrite": "replace copies of these repositories that are there.",
         "compat": 'fixed, or published: the rules by which "ci" anywhere in a name drops it (pricing.py, social/).',
     },
 )
@@ -115,11 +114,8 @@ class GenTaskFlags(Repositories, Output, Seeded, Overwriting, Compatible, Quiet)
     helps={
         "repo_dir": "the filtered repositories.",
         "output": "folder of the task files, one for each repository and data.json with all.",
-        "seed": "decides which files, which part of each, and the wording.",
-        "overwrite": "begin again.",
         "compat": "fixed, or published: files with replacement, patterns that see the whole path, every second line of a file's text empty.",
         "teacher": "embedded (plain patterns in the files; needs no model), or openai: a model behind any OpenAI-compatible server.",
-        "concurrency": "files in work at once.",
     },
 )
 def gen_task(flags: GenTaskFlags, teacher_flags: TeacherFlags, /) -> None:
@@ -129,11 +125,9 @@ def gen_task(flags: GenTaskFlags, teacher_flags: TeacherFlags, /) -> None:
     it stopped, and asks again where a reply could not be read. Without the default --repo_dir (published as an
     archive to download) eleven made repositories are written there first.
     """
-    from sweet_rl.reflect_data.jobs import Done, Job, JobFile, beside, say_failures, teach_all
-    from sweet_rl.reflect_data.teachers import Teacher
+    from sweet_rl.reflect_data.jobs import JobFile, beside, say_failures, teach_all
     from sweet_rl.worlds.auto_explore.data_tasks import (
         ALL_QUESTIONS,
-        SourceFile,
         ask_about,
         plan_questions,
         write_questions,
@@ -148,9 +142,7 @@ def gen_task(flags: GenTaskFlags, teacher_flags: TeacherFlags, /) -> None:
     planned = plan_questions(source, seed=flags.seed, compat=flags.compat)
     settings = teacher_flags.settings() | {"seed": flags.seed, "compat": flags.compat}
     journal = beside(data, teacher_flags.name, "journal")
-
-    async def ask(job: Job[SourceFile], teacher: Teacher) -> Done:
-        return await ask_about(job, source, teacher, PIECES.count, seed=flags.seed, compat=flags.compat)
+    ask = partial(ask_about, source=source, count_tokens=PIECES.count, seed=flags.seed, compat=flags.compat)
 
     with JobFile(journal, settings, overwrite=flags.overwrite, output=data) as jobs:
         tracking.writes(data.parent, folder=True, continues=not flags.overwrite)
@@ -217,11 +209,7 @@ class ReflectionNegativeFlags(TaskFile, Repositories, Output, Markov, Seeded, Ov
     helps={
         "task_file": "the filtered tasks.",
         "output": "the file to write; default data_reflection_negative.json beside task_file.",
-        "max_turns": "steps of the right way at most.",
-        "seed": "decides about the wrong files and the wording.",
-        "overwrite": "begin again, without what the output has.",
         "compat": "fixed, or published: reflections and commands are paired by their place even where a reply could not be read, quoted names stay quoted, and both wrong ways may open the same file.",
-        "concurrency": "trajectories in work at once.",
     },
 )
 def reflection_negative(flags: ReflectionNegativeFlags, teacher_flags: TeacherFlags, /) -> None:
@@ -231,9 +219,8 @@ def reflection_negative(flags: ReflectionNegativeFlags, teacher_flags: TeacherFl
     there first. Where the output exists, what is missing in it is added (another teacher adds its own right
     ways). The same command resumes where it stopped.
     """
-    from sweet_rl.reflect_data.jobs import Done, Job, JobFile, beside, say_failures, teach_all
-    from sweet_rl.reflect_data.teachers import Teacher
-    from sweet_rl.worlds.auto_explore.data_texts import Lesson, add_lessons, plan_lessons, teach
+    from sweet_rl.reflect_data.jobs import JobFile, beside, say_failures, teach_all
+    from sweet_rl.worlds.auto_explore.data_texts import add_lessons, plan_lessons, teach
     from sweet_rl.worlds.auto_explore.game import ExploreGame
     from sweet_rl.worlds.auto_explore.repositories import Library
 
@@ -244,10 +231,7 @@ def reflection_negative(flags: ReflectionNegativeFlags, teacher_flags: TeacherFl
     own = ("seed", "compat", "max_turns", "markov")
     settings = teacher_flags.settings() | {name: getattr(flags, name) for name in own}
     new_game = partial(ExploreGame, Library(flags.repo_dir), max_turns=flags.max_turns, compat=flags.compat)
-
-    async def learn(job: Job[Lesson], teacher: Teacher) -> Done:
-        return await teach(job, new_game, teacher, seed=flags.seed, markov=flags.markov, compat=flags.compat)
-
+    learn = partial(teach, make_game=new_game, seed=flags.seed, markov=flags.markov, compat=flags.compat)
     with JobFile(beside(target, teacher_flags.name, "journal"), settings, overwrite=flags.overwrite) as jobs:
         for path in (jobs.path, target):
             tracking.writes(path, continues=not flags.overwrite)
@@ -275,7 +259,6 @@ class SplitDataFlags(TaskFile, Seeded, Overwriting, Compatible):
     "task_file",
     helps={
         "task_file": "tasks, as reflection_negative writes them. Those without a question are left out.",
-        "seed": "the same seed gives the same parts.",
         "compat": "fixed, or published: each task by a draw of its own, so that the shares hold only about.",
     },
 )
@@ -348,11 +331,8 @@ class AutoExploreGptFlags(
     },
     helps={
         "output": "the file of results; beside it is a journal of the episodes.",
-        "seed": "of the model's draws.",
-        "overwrite": "begin again.",
         "compat": "fixed, or published: its targets, levels and costs, and an episode that fails is one that is not won.",
         "teacher": "embedded (no model: a scripted player that sees what a model sees, and knows whether a file that it opened is right), or openai: a model behind an OpenAI-compatible server.",
-        "concurrency": "episodes in flight.",
     },
 )
 def auto_explore_gpt(flags: AutoExploreGptFlags, teacher_flags: TeacherFlags, /) -> None:

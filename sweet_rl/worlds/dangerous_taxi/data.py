@@ -59,10 +59,7 @@ class TaxiReflectionFlags(RecordingFlags, Rules, Compatible):
     helps={
         "output": "the file to write; default data/taxi/data_reflection.json (data_reflection_oracle.json where nothing is random, data.json without reflections).",
         "random_share": "how often the driver takes any action, 0 to 1; else the best one.",
-        "max_turns": "steps of a game at most.",
         "with_prompt": "put the rules into every recorded state, as the published stage does. A model gets the rules anyway.",
-        "seed": "decides about the games and the wording.",
-        "overwrite": "begin again.",
         "compat": "fixed, or published: an action without effect does not end a game here, and a model reads that the game is over where the best action is to move south.",
     },
 )
@@ -101,7 +98,6 @@ class TaxiGenSftFlags(TextFlags, Label, Rules, Compatible):
         "task_file": "records, as taxi_reflection writes them.",
         "label": "what a policy is trained to do: taken, the action that the mostly random driver took (published), or best, the oracle's.",
         "with_prompt": "leave the rules in states that have them, for games that are played with --with_prompt.",
-        "overwrite": "replace what is there.",
         "compat": "fixed, or published (the texts, byte for byte).",
     },
 )

@@ -8,7 +8,7 @@ Published behaviour: docs/published/archer.md#guess-my-city.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from importlib.resources import files
 from typing import Any, Final
 
@@ -52,16 +52,6 @@ def guess_my_city_tasks(split: str = "") -> Rows:
     return split_of(rows, split, "guess-my-city", ("train", "test"))
 
 
-def guesses_city(question: str, names: Sequence[str], others: Iterable[Sequence[str]]) -> bool:
-    """Whether a question names the city, and no other one that could be meant: naming two is no guess."""
-    if not says_name(question, names):
-        return False
-    own = {"".join(words_of(name)) for name in names}
-    return not any(
-        says_name(question, city) for city in others if own.isdisjoint("".join(words_of(n)) for n in city)
-    )
-
-
 class GuessMyCityEnv(QuestionGameEnv):
     """Solved when a question names the city, whatever the answer; an answer that names it is replaced by
     `REFUSAL`. By the repaired rules a question that names two of the `cities` is no guess; the published
@@ -78,8 +68,12 @@ class GuessMyCityEnv(QuestionGameEnv):
             city = self._task.hidden_information.split(",")[0].lower()
             leaks, named = city in reply.lower(), city in without_tail(question).lower()
         else:
-            leaks = says_name(reply, self._names)
-            named = guesses_city(question, self._names, self._cities)
+            leaks, own = says_name(reply, self._names), {"".join(words_of(name)) for name in self._names}
+            others = (
+                city for city in self._cities if own.isdisjoint("".join(words_of(name)) for name in city)
+            )
+            # what else it says does not matter; by the published rules one question may list all cities
+            named = says_name(question, self._names) and not any(says_name(question, city) for city in others)
             reply = " ".join(reply.split())[:MAX_ANSWER_CHARACTERS]  # one line of the transcript
         return REFUSAL if leaks else reply, named
 

@@ -285,7 +285,9 @@ def test_the_embedded_teacher_asks_what_a_made_repository_knows_of_an_unchanged_
 
 def ask(folder, teacher, path="r/a.md"):
     repository, _, name = path.partition("/")
-    return asyncio.run(ask_about(Job(path, SourceFile(repository, name)), folder, teacher, len))
+    return asyncio.run(
+        ask_about(Job(path, SourceFile(repository, name)), teacher, source=folder, count_tokens=len)
+    )
 
 
 def test_a_file_is_asked_about_in_the_published_form(tmp_path):

@@ -49,14 +49,17 @@ def game(**flags):
 
 
 def taught(lesson, teacher, **flags):
-    return asyncio.run(teach(Job("k", lesson), game, teacher, **flags))
+    return asyncio.run(teach(Job("k", lesson), teacher, make_game=game, **flags))
 
 
 def lessons_of(tasks, teacher, **flags):
     planned = plan_lessons(tasks, teacher.name)
 
     async def make():
-        return {key: await teach(Job(key, lesson), game, teacher, **flags) for key, lesson in planned.items()}
+        return {
+            key: await teach(Job(key, lesson), teacher, make_game=game, **flags)
+            for key, lesson in planned.items()
+        }
 
     return planned, asyncio.run(make())
 
