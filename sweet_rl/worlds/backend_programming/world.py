@@ -215,33 +215,35 @@ class BackendProgramming(Dialogue):
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
         prompt, turns = wanted.system_prompt, self.turns(wanted.options)
-        if wanted.name == "questioner":
-            if not 0 <= wanted.num_questions < turns:
-                raise UsageError(
-                    f"--num_questions must be from 0 to max_turns - 1 = {turns - 1}, got {wanted.num_questions}."
-                )
-            return QuestionerPolicy(system_prompt=prompt, num_questions=wanted.num_questions)
-        if wanted.name in {"expert", "insider", "random"}:
-            play = import_module("sweet_rl.mini.backend.extras").PLAYERS[wanted.name]
+        match wanted.name:
+            case "questioner":
+                if not 0 <= wanted.num_questions < turns:
+                    raise UsageError(
+                        f"--num_questions must be from 0 to max_turns - 1 = {turns - 1}, got {wanted.num_questions}."
+                    )
+                return QuestionerPolicy(system_prompt=prompt, num_questions=wanted.num_questions)
+            case "expert" | "insider" | "random" as name:
+                play = import_module("sweet_rl.mini.backend.extras").PLAYERS[name]
 
-            def say(observation: Observation) -> str:
-                rng = Random(derive_seed(wanted.seed, observation.seed, observation.turn))
-                turn: str = play(observation.messages, rng, max_turns=turns)
-                return turn
+                def say(observation: Observation) -> str:
+                    rng = Random(derive_seed(wanted.seed, observation.seed, observation.turn))
+                    return str(play(observation.messages, rng, max_turns=turns))
 
-            return scripted.TeacherPolicy(say, name=wanted.name, system_prompt=prompt)
-        if wanted.name == "oracle":
-            answers = {task.task_id: task.ground_truth for task in wanted.tasks}
-            return scripted.OraclePolicy(answers, system_prompt=prompt)
-        if wanted.name != "constant":
-            raise no_agent(self, wanted.name)
-        from sweet_rl.grading.code import CodeGrader, constant_answer
-        from sweet_rl.grading.sandbox import Sandbox
+                return scripted.TeacherPolicy(say, name=name, system_prompt=prompt)
+            case "oracle":
+                answers = {task.task_id: task.ground_truth for task in wanted.tasks}
+                return scripted.OraclePolicy(answers, system_prompt=prompt)
+            case "constant":
+                from sweet_rl.grading.code import CodeGrader, constant_answer
+                from sweet_rl.grading.sandbox import Sandbox
 
-        with Sandbox(unsafe_no_sandbox=wanted.unsafe_no_sandbox) as sandbox:
-            outputs = CodeGrader(sandbox).reference_outputs(wanted.tasks)
-        answers = {task.task_id: constant_answer(task, outputs[task.task_id]) for task in wanted.tasks}
-        return scripted.ConstantPolicy(answers, system_prompt=prompt)
+                with Sandbox(unsafe_no_sandbox=wanted.unsafe_no_sandbox) as sandbox:
+                    outputs = CodeGrader(sandbox).reference_outputs(wanted.tasks)
+                answers = {
+                    task.task_id: constant_answer(task, outputs[task.task_id]) for task in wanted.tasks
+                }
+                return scripted.ConstantPolicy(answers, system_prompt=prompt)
+        raise no_agent(self, wanted.name)
 
     def system_prompt(self) -> str:
         return load_prompt("llm_agent_code_prompt.txt")
