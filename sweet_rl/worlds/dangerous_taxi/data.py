@@ -165,6 +165,9 @@ def taxi_request() -> Request:
     return Request(system, load_prompt("taxi_teacher_request").strip(), ACTION_HEAD)
 
 
+_SPOILER_LINE: Final = re.compile(r"^(?:Note that .*optimal|Spoiler:).*\n?", re.MULTILINE)
+
+
 def taxi_texts(
     records: Iterable[Mapping[str, Any]],
     *,
@@ -175,34 +178,18 @@ def taxi_texts(
     """Training texts of records: `sft`, `sft_reflection`, `sft_policy`."""
     texts = Texts({f"{name}.jsonl": [] for name in ("sft", "sft_reflection", "sft_policy")})
     for record in records:
-        state = str(record.get("state") or "")
-        if compat == "fixed" and not keep_rules:
-            state = state.removeprefix(f"{rules_text()}\n")
-        reflection = str(record.get("reflection") or "")
-        made = taxi_sft_texts(state, reflection, label_of(record, label), compat=compat)
-        if made is None:
+        state, reflection = str(record.get("state") or ""), str(record.get("reflection") or "")
+        wanted = label_of(record, label)
+        begins = re.search("--- (?:Initial|Current) State ---", state)
+        if begins is None:
             texts.skipped["record without a state"] += 1
+        elif compat == "published":
+            text = _SPOILER_LINE.sub("", state[begins.start() :]).strip()
+            before, after = split_prompt(text, ACTION_HEAD)
+            reflected = f"{before}\n{ANALYSE_MARKER}{reflection}"
+            ends = f"{ACTION_MARKER}{wanted}"
+            texts.add(SftTexts(f"{text}{ends}", reflected, f"{reflected}{after}{ends}"))
         else:
-            texts.add(made)
+            state = _SPOILER_LINE.sub("", state if keep_rules else state.removeprefix(f"{rules_text()}\n"))
+            texts.add(sft_texts(state, ACTION_HEAD, reflection, wanted, instruction=game_instruction()))
     return texts
-
-
-_SPOILER_LINE: Final = re.compile(r"^(?:Note that .*optimal|Spoiler:).*\n?", re.MULTILINE)
-
-
-def taxi_sft_texts(state: str, reflection: str, label: str, *, compat: Compat = "fixed") -> SftTexts | None:
-    """The training texts of one recorded step; None for a record without a state."""
-    begins = re.search("--- (?:Initial|Current) State ---", state)
-    if begins is None:
-        return None
-    if compat == "fixed":
-        state = _SPOILER_LINE.sub("", state)
-        return sft_texts(state, ACTION_HEAD, reflection, label, instruction=game_instruction())
-    text = _SPOILER_LINE.sub("", state[begins.start() :]).strip()
-    before, after = split_prompt(text, ACTION_HEAD)
-    reflected = f"{before}\n{ANALYSE_MARKER}{reflection}"
-    return SftTexts(
-        plain=f"{text}{ACTION_MARKER}{label}",
-        reflection=reflected,
-        policy=f"{reflected}{after}{ACTION_MARKER}{label}",
-    )
