@@ -184,7 +184,7 @@ def test_a_judge_is_shown_no_failed_page(tmp_path, capsys):
     lost = {"stop_reason": "user_failed", "error": {"kind": "timeout"}, "reward": None, "grades": {}}
     replace_rows(tmp_path / "a.jsonl", [page(0), page(1)])
     replace_rows(tmp_path / "b.jsonl", [page(0), page(1, **lost)])
-    judge_html(str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl"), judge="nobody", quiet=True)
+    judge_html(str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl"), judge="metrics")
     said = capsys.readouterr().out
     assert "1  pages whose episode failed in one of the runs: in no number above" in said
     report = json.loads((tmp_path / "a.vs.b.report.json").read_text())

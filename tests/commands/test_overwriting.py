@@ -26,7 +26,7 @@ STAGES = {
     "evaluate_code": (["none.jsonl"], {"preference_path": "out"}, "out.jsonl"),
     "evaluate_games": (["none.jsonl"], {"ground_truth_preference_path": "out"}, "out.jsonl"),
     "evaluate_html": (["none.jsonl"], {"preference_path": "out"}, "out.jsonl"),
-    "judge_html": (["none.jsonl", "no.jsonl"], {"report_path": "out"}, "out.jsonl"),
+    "judge_html": (["none.jsonl", "no.jsonl"], {"report_path": "out", "judge": "metrics"}, "out.jsonl"),
     "train_dpo": (["none", "none.jsonl"], {"save_path": "."}, "config.json"),
     "train_sft": (["none", "none.jsonl"], {"save_path": "."}, "config.json"),
     "train_reward_model": (["none", "none.jsonl"], {"save_path": "."}, "config.json"),

@@ -232,7 +232,7 @@ def test_the_stages_for_pages(tmp_path):
     kept("evaluate_html", "a.jsonl", k=2, preference_path="p.jsonl", margin=0.001, render_cache="none",
          quiet=True)  # fmt: skip
     kept("evaluate_html", "b.jsonl", k=2, render_cache="none", quiet=True)
-    kept("judge_html", "a.jsonl", "a.jsonl", judge="nobody", render_cache="none", quiet=True)
+    kept("judge_html", "a.jsonl", "b.jsonl", judge="metrics")
     kept("picture_pairs", "p.jsonl", "a.jsonl", "shown.jsonl", render_cache="none")
     kept("visualize_design_dialogue_histories", "a.jsonl", export="a.html", render_cache="none")
     assert without_record(tmp_path) == ["w.jsonl"]

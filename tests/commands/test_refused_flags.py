@@ -219,6 +219,8 @@ def test_simulations(line, says):
         ("play lantern --game_place x", "--game_place belongs to the world auto_explore"),
         ("evaluate_code f --ray_workers 2", "--ray_workers belongs to --fan_out ray, and this is local"),
         ("evaluate_html f --batch_size 2", "--batch_size belongs to --clip_model"),
+        ("judge_html a b --margin 0", "--margin belongs to --judge metrics, and this is model"),
+        ("judge_html a b --judge metrics --port 1", "--port belongs to --judge model"),
         ("sample_best_of_n a b owner/m --vllm_args x", "--vllm_args belongs to a model run by vllm"),
         ("rank_best_of_n a b m --base_url http://a", "--base_url belongs to a model run by openai"),
         ("rank_best_of_n a b m --engine vllm --dtype auto", "--dtype belongs to a model run by transformers"),

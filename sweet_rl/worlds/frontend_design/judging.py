@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 PROMPT = "judge_html_prompt.txt"
 _NAMED_BY = "--hostname and --port, or --base_url, name the judge's server, --judge its model."
+
+RENDERING = frozenset({"browser", "network", "allow_scripts", "viewport"})
+"""What grades without a model depend on besides the pages (`graded_with`)."""
 
 UNPAIRED = "rows without a partner in the other run"
 FAILED = "pages whose episode failed in one of the runs: in no number above"
@@ -161,8 +164,40 @@ class Comparison:
             with progress(len(self.pairs), 0, unit="page", quiet=quiet) as bar:
                 await for_each(range(len(self.pairs)), work, at_once=at_once)
                 await journal.flush()
-        result = win_rate([(self.pairs[index].a.task.task_id, found[index]) for index in sorted(found)])
-        by = f"{judge.name}, asked in both orders"
+        outcomes = [(self.pairs[index].a.task.task_id, found[index]) for index in sorted(found)]
+        self._report(f"{judge.name}, asked in both orders", outcomes, report_path)
+        print(f"Every verdict is in {journal_path}")
+        return lost
+
+    def by_metric(self, metric: str, margin: float, report_path: str | None) -> None:
+        """The higher stored grade wins; print and write the result."""
+        outcomes, ways = list[tuple[str, Outcome]](), list[Json]()
+        for pair in self.pairs:
+            grades = [trajectory.extra.get("grades") for trajectory in pair]
+            for path, trajectory, of in zip((self.path_a, self.path_b), pair, grades, strict=True):
+                if not isinstance(of, dict) or (of and metric not in of):
+                    raise UsageError(
+                        f"{path!r} has rows without the grade {metric!r}, like task {pair.a.task.task_id!r}. "
+                        "Run sweet-rl evaluate_html on it first, with the same flags for both runs."
+                    )
+                way = (trajectory.extra.get("graded_with") or {}).items()
+                ways.append({name: value for name, value in way if metric == "clip" or name in RENDERING})
+                if of and ways[-1] != ways[0]:
+                    raise UsageError(
+                        f"The runs were graded in different ways: {self.path_a!r} with {ways[0]}, {path!r} with "
+                        f"{ways[-1]}. Run sweet-rl evaluate_html on both with the same flags."
+                    )
+            first, second = ((of or {}).get(metric) for of in grades)
+            if first is None or second is None:
+                self._counts[NO_TARGET] += 1
+            else:
+                nearer = Outcome.A if first > second else Outcome.B
+                tie = abs(first - second) <= margin
+                outcomes.append((pair.a.task.task_id, Outcome.TIE if tie else nearer))
+        self._report(f"{metric} (a difference up to {margin:g} is a tie)", outcomes, report_path)
+
+    def _report(self, by: str, outcomes: Sequence[tuple[str, Outcome]], report_path: str | None) -> None:
+        result = win_rate(outcomes)
         print(f"A: {self.path_a}\nB: {self.path_b}\njudge: {by}\n\n{result.text}\n")
         del self._counts[""]
         for label, count in self._counts.items():
@@ -170,8 +205,6 @@ class Comparison:
                 print(f"{count:>6}  {label}")
         content = {"run_a": self.path_a, "run_b": self.path_b, "judge": by, "counts": dict(self._counts)}
         write_report(self.path_a, report_path or self.beside(".report.json"), content | asdict(result))
-        print(f"Every verdict is in {journal_path}")
-        return lost
 
     def _pictures(self, pair: Pair, most_pixels: int) -> tuple[bytes | None, bytes | None]:
         """Both answers as the judge is sent them; None where there is no picture."""
@@ -184,7 +217,7 @@ class Comparison:
 
 
 def compare(flags: JudgeFlags) -> None:
-    """Find the judge's server, start the browsers, and ask."""
+    """Compare by a metric, or find the judge's server, start the browsers, and ask."""
     from sweet_rl.browsers import open_renderer
     from sweet_rl.openai_client import base_url_from
 
@@ -197,6 +230,9 @@ def compare(flags: JudgeFlags) -> None:
         if not same:
             new_file(flags.report_path, "report_path", overwrite=flags.overwrite)
     comparison = Comparison(flags.run_a, flags.run_b)
+    if flags.judge == "metrics":
+        comparison.by_metric(flags.metric, flags.margin, flags.report_path)
+        return
     key_in(flags.api_key_var)
     prompt = load_prompt(flags.prompt_path or PROMPT)
     urls = base_url_from(flags.hostname or "127.0.0.1", flags.port or 8000, flags.base_url)

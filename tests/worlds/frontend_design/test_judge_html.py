@@ -24,7 +24,8 @@ from sweet_rl.grading.pages.judge import (
 )
 from sweet_rl.openai_client import OpenAIClient, RetryPolicy
 from sweet_rl.serving import listening
-from sweet_rl.worlds.frontend_design.judging import Comparison
+from sweet_rl.worlds.frontend_design.judging import NO_TARGET, Comparison
+from sweet_rl.worlds.frontend_design.stages import judge_html
 from tests.browsers.fake_renderer import FakeRenderer, draw
 from tests.grading.pages.runs import FAR, NEAR, TARGET, read, row, write
 
@@ -238,8 +239,37 @@ def test_large_pictures_are_scaled_down():
     assert small.width / small.height == pytest.approx(1366 / 4000, rel=0.01)
 
 
+def graded(path, values, way="chromium"):
+    rows = read(path)
+    for one, value in zip(rows, values, strict=True):
+        grades = {} if value is None else {"combined": value}
+        one |= {"grades": grades, "graded_with": {"browser": way, "clip_model": str(path)}}
+    return write(path, rows)
+
+
+def test_by_metrics_the_higher_grade_wins_within_a_margin(tmp_path, capsys):
+    a, b = runs(tmp_path, [NEAR] * 5, [NEAR] * 5)
+    graded(a, [0.5, 0.5, 0.5, 0.5, None])
+    graded(b, [0.4, 0.49, 0.51, 0.7, None])
+    judge_html(str(a), str(b), judge="metrics", margin=0.0101)
+    out = capsys.readouterr().out
+    assert "A wins 1, ties 2, loses 1 of 4 pages; win rate  50.0" in out
+    assert "1  pages whose target gives no picture" in out
+    assert report(a)["counts"][NO_TARGET] == 1
+    judge_html(str(a), str(b), judge="metrics", margin=0.0)
+    assert "A wins 2, ties 0, loses 2" in capsys.readouterr().out
+
+
 def test_what_cannot_be_compared_is_said(tmp_path):
-    a, _ = runs(tmp_path, [NEAR, FAR], [FAR, NEAR])
+    a, b = runs(tmp_path, [NEAR, FAR], [FAR, NEAR])
+    with pytest.raises(UsageError, match=r"evaluate_html on it first"):
+        judge_html(str(a), str(b), judge="metrics")
+    graded(a, [0.5, 0.5])
+    graded(b, [0.5, 0.5], way="firefox")
+    with pytest.raises(UsageError, match="different ways"):
+        judge_html(str(a), str(b), judge="metrics")
+    with pytest.raises(UsageError, match="--metric"):
+        judge_html(str(a), str(b), judge="metrics", metric="beauty")
     other = write(tmp_path / "other.jsonl", [row("elsewhere", NEAR, folder=tmp_path)])
     with pytest.raises(UsageError, match="no row in common"):
         Comparison(str(a), str(other))
