@@ -76,12 +76,14 @@ class RepositoryIndex:
     """One repository; paths are relative to it, "" for itself.
 
     `name` is what tasks call it, `root` its folder (None where files are in memory); `folders` has the
-    entries of every folder, sorted by code points, as labels depend on the order.
+    entries of every folder, sorted by code points, as labels depend on the order; `refused` says of every entry that is
+    not shown, by its path (escaped if unprintable), why.
     """
 
     name: str
     root: Path | None
     folders: Mapping[str, tuple[Entry, ...]]
+    refused: Mapping[str, str] = field(default_factory=dict)
     _texts: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     _entries: dict[str, Entry] = field(default_factory=dict, repr=False, init=False)
 
@@ -115,7 +117,7 @@ def index_of(name: str, texts: Mapping[str, str]) -> RepositoryIndex:
             children.setdefault("/".join(above[: depth + 1]), {})
         children["/".join(above)][file] = Entry(file, is_folder=False)
     folders = {path: tuple(sorted(entries.values())) for path, entries in children.items()}
-    return RepositoryIndex(name, None, folders, {path: text.encode() for path, text in texts.items()})
+    return RepositoryIndex(name, None, folders, {}, {path: text.encode() for path, text in texts.items()})
 
 
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -130,6 +132,7 @@ def scan(root: str | Path, name: str | None = None) -> RepositoryIndex:
     """
     root = Path(root).expanduser()
     folders: dict[str, tuple[Entry, ...]] = {}
+    refused: dict[str, str] = {}
     try:
         root = root.resolve(strict=True)
         top = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -137,27 +140,39 @@ def scan(root: str | Path, name: str | None = None) -> RepositoryIndex:
         raise UsageError(
             f"Cannot read the repository {str(root)!r}: {error.strerror}. Name a folder that holds files."
         ) from error
-    _scan_folder(top, "", 0, folders)
-    return RepositoryIndex(name or root.name, root, folders)
+    _scan_folder(top, "", 0, folders, refused)
+    return RepositoryIndex(name or root.name, root, folders, refused)
 
 
-def _scan_folder(folder: int, path: str, depth: int, folders: dict[str, tuple[Entry, ...]]) -> None:
+def _scan_folder(
+    folder: int, path: str, depth: int, folders: dict[str, tuple[Entry, ...]], refused: dict[str, str]
+) -> None:
     """Fill in the open folder, and close it. Everything below is opened by its name in it, never by a path."""
     try:
         found = []
         with os.scandir(folder) as entries:
             for entry in entries:
-                name, is_folder = entry.name, entry.is_dir(follow_symlinks=False)
-                fit = (is_folder and depth < MAX_DEPTH) or entry.is_file(follow_symlinks=False)
-                if fit and name[0] != "." and name.isprintable() and len(name) <= MAX_NAME:
+                name, is_folder, why = entry.name, entry.is_dir(follow_symlinks=False), ""
+                if entry.is_symlink():
+                    why = "is a symbolic link"
+                elif not name.isprintable() or len(name) > MAX_NAME:
+                    why = "has a name that cannot be shown on one line"
+                elif is_folder and depth >= MAX_DEPTH:
+                    why = f"is more than {MAX_DEPTH} folders deep"
+                elif not is_folder and not entry.is_file(follow_symlinks=False):
+                    why = "is not an ordinary file"
+                if why and name[0] != ".":
+                    refused[ascii(_join(path, name))[1:-1]] = why
+                elif name[0] != ".":
                     found.append(Entry(name, is_folder))
-        for entry_below in [one for one in found if one.is_folder]:
+        for inside in [one for one in found if one.is_folder]:
             try:
-                below = os.open(entry_below.name, _FOLDER_FLAGS, dir_fd=folder)
-            except OSError:
-                found.remove(entry_below)
+                below = os.open(inside.name, _FOLDER_FLAGS, dir_fd=folder)
+            except OSError as error:
+                refused[_join(path, inside.name)] = f"cannot be read ({error.strerror})"
+                found.remove(inside)
             else:
-                _scan_folder(below, _join(path, entry_below.name), depth + 1, folders)
+                _scan_folder(below, _join(path, inside.name), depth + 1, folders, refused)
         folders[path] = tuple(sorted(found))
     finally:
         os.close(folder)

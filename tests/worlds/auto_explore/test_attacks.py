@@ -45,8 +45,16 @@ def say(box, line):
     return box.run(split_command(line)).text
 
 
-def test_what_cannot_be_shown_does_not_exist(place):
-    assert list(scan(place / "repos" / "evil").files()) == ["README.md", "docs/inner.md"]
+def test_what_cannot_be_shown_is_refused_and_remembered(place):
+    index = scan(place / "repos" / "evil")
+    assert list(index.files()) == ["README.md", "docs/inner.md"]
+    links = ("link.md", "way_out", "loop", "docs/up", "dangling.md")
+    unprintable = ("two\\nlines.md", "tab\\there.md", "\\u202egnp.md", "latin\\udce9.md")
+    assert index.refused == {
+        **dict.fromkeys(links, "is a symbolic link"),
+        **dict.fromkeys(unprintable, "has a name that cannot be shown on one line"),
+        "pipe.md": "is not an ordinary file",
+    }
 
 
 PATHS = [
@@ -260,7 +268,7 @@ def test_a_hundred_thousand_entries():
 def test_folders_without_end(tmp_path):
     tmp_path.joinpath(*["d"] * 100).mkdir(parents=True)
     index = scan(tmp_path)
-    assert max(path.count("/") for path in index.folders) == 63
+    assert index.refused == {"/".join(["d"] * 65): "is more than 64 folders deep"}
     box = Sandbox(index)
     assert [say(box, "cd d").startswith("Success") for _ in range(65)] == [True] * 64 + [False]
 
@@ -275,7 +283,8 @@ def test_a_folder_that_cannot_be_read(tmp_path, monkeypatch):
         return real(path, *args, **more)
 
     monkeypatch.setattr(os, "open", refuse)
-    assert scan(tmp_path / "r").folders == {"": ()}
+    index = scan(tmp_path / "r")
+    assert (index.folders, index.refused) == ({"": ()}, {"closed": "cannot be read (Permission denied)"})
 
 
 def test_repositories_that_are_not_there(tmp_path):

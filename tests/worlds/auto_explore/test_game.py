@@ -305,7 +305,7 @@ def test_a_repository_on_disk_and_in_memory(tmp_path):
     library = Library(tmp_path)
     disk, memory = library.get("analysis-3"), made.index()
     assert library.get("analysis-3") is disk
-    assert (disk.name, disk.folders) == (memory.name, memory.folders)
+    assert (disk.name, disk.folders, disk.refused) == (memory.name, memory.folders, {})
     assert list(disk.files()) == list(memory.files()) == sorted(made.files)
     for path, text in made.files.items():
         assert disk.read(path, 5) == memory.read(path, 5) == (text.encode()[:5], False)
