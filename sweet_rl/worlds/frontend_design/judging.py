@@ -181,8 +181,9 @@ class Comparison:
                         "Run sweet-rl evaluate_html on it first, with the same flags for both runs."
                     )
                 way = (trajectory.extra.get("graded_with") or {}).items()
-                ways.append({name: value for name, value in way if metric == "clip" or name in RENDERING})
-                if of and ways[-1] != ways[0]:
+                if of:
+                    ways.append({name: value for name, value in way if metric == "clip" or name in RENDERING})
+                if ways and ways[-1] != ways[0]:
                     raise UsageError(
                         f"The runs were graded in different ways: {self.path_a!r} with {ways[0]}, {path!r} with "
                         f"{ways[-1]}. Run sweet-rl evaluate_html on both with the same flags."
