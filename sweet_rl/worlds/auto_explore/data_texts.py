@@ -25,9 +25,9 @@ from sweet_rl.reflect_data.teachers import Asked, Teacher, of_the_model
 from sweet_rl.reflect_data.texts import Texts, Words
 from sweet_rl.text_game import GameStep
 from sweet_rl.types import Compat, Failure, Json, Message, Task, derive_seed, digest
-from sweet_rl.worlds.auto_explore import ACTION_HEAD
 from sweet_rl.worlds.auto_explore.data_tasks import played_path
 from sweet_rl.worlds.auto_explore.game import ExploreGame
+from sweet_rl.worlds.auto_explore.options import ACTION_HEAD
 from sweet_rl.worlds.auto_explore.repositories import unwrap, wrap
 
 

@@ -17,7 +17,7 @@ from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.prompts import fill, packaged_text
 from sweet_rl.text_game import GameStep, bad_task
 from sweet_rl.types import Compat, Failure, Json, StopReason, Task, derive_seed
-from sweet_rl.worlds.auto_explore import ACTION_HEAD
+from sweet_rl.worlds.auto_explore.options import ACTION_HEAD
 from sweet_rl.worlds.auto_explore.repositories import (
     Library,
     is_allowed,

@@ -26,7 +26,7 @@ from sweet_rl.reflect_data.texts import (
     write_list,
 )
 from sweet_rl.tracking import is_record
-from sweet_rl.worlds.auto_explore import STAGES, Levels, Repositories
+from sweet_rl.worlds.auto_explore.options import STAGES, Levels, Repositories
 
 
 @dataclass(frozen=True, kw_only=True)

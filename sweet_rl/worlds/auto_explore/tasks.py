@@ -22,7 +22,7 @@ from sweet_rl.policies.scripted import ScriptedPolicy
 from sweet_rl.reflect_data.texts import read_list
 from sweet_rl.tracking import is_record
 from sweet_rl.types import Compat, Json, Observation, Task, derive_seed
-from sweet_rl.worlds.auto_explore import ACTION_HEAD, STAGES, Levels
+from sweet_rl.worlds.auto_explore.options import ACTION_HEAD, STAGES, Levels
 from sweet_rl.worlds.auto_explore.repositories import is_allowed, next_command, unwrap
 
 Record = dict[str, Json]

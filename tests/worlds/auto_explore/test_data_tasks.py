@@ -18,7 +18,6 @@ from sweet_rl.online.reflect.play import Level, chosen, starts_of
 from sweet_rl.reflect_data.jobs import Job
 from sweet_rl.reflect_data.texts import read_list, write_list
 from sweet_rl.worlds import load_tasks
-from sweet_rl.worlds.auto_explore import Levels
 from sweet_rl.worlds.auto_explore.data_tasks import (
     SourceFile,
     ask_about,
@@ -32,6 +31,7 @@ from sweet_rl.worlds.auto_explore.data_tasks import (
     write_questions,
 )
 from sweet_rl.worlds.auto_explore.data_texts import task_of
+from sweet_rl.worlds.auto_explore.options import Levels
 from sweet_rl.worlds.auto_explore.tasks import explore_tasks, levels_of, load_dataset, targets_of, task_rows
 
 from .goldens import Scripted

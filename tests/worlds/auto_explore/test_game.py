@@ -14,8 +14,8 @@ from sweet_rl.errors import UsageError
 from sweet_rl.mini.repositories import make_repository
 from sweet_rl.types import Message, Observation
 from sweet_rl.worlds import load_tasks
-from sweet_rl.worlds.auto_explore import ACTION_HEAD
 from sweet_rl.worlds.auto_explore.game import ExploreGame, all_commands
+from sweet_rl.worlds.auto_explore.options import ACTION_HEAD
 from sweet_rl.worlds.auto_explore.repositories import (
     Entry,
     Library,

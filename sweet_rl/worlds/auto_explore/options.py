@@ -1,0 +1,91 @@
+"""What AutoExplore has on the command line: its stages and its options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from sweet_rl.cli.stage import StageEntry
+from sweet_rl.flags import Settings, flag, no_flag
+from sweet_rl.worlds.options import Options
+
+ACTION_HEAD: Final = "\n# Choose from below your command"
+"""What begins the list of actions, which ends a prompt."""
+
+STAGES: Final[Mapping[str, StageEntry]] = {
+    f"reflect {name}": StageEntry(
+        f"sweet_rl.worlds.auto_explore.stages:{name}", f"AutoExplore: {summary}", writes
+    )
+    for name, summary, writes in (
+        ("make_repositories", "make small repositories with facts to find.", ("repos",)),
+        ("filter_repo", "copy what may be shown of repositories.", ("repos_filtered",)),
+        (
+            "gen_task",
+            "let a teacher ask questions about files of repositories.",
+            ("tasks", "tasks/data.json"),
+        ),
+        ("filter_task", "drop tasks that cannot be played, and duplicates.", ("tasks_filtered/data.json",)),
+        (
+            "reflection_negative",
+            "let a teacher do tasks aloud, also from wrong files.",
+            ("data_reflection_negative.json",),
+        ),
+        (
+            "split_data",
+            "divide tasks 7:2:1 into train, validate and test.",
+            ("train.json", "validate.json", "test.json"),
+        ),
+        ("gen_sft", "write training texts from trajectories.", ("sft*.jsonl",)),
+        ("auto_explore_gpt", "measure a model as it is, in the talk of the data generation.", ()),
+    )
+}
+"""What is typed behind `sweet-rl`, in the order in which data are made."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repositories(Settings):
+    """Inputs and outputs."""
+
+    repo_dir: str = flag("data/auto_explore/repos_filtered", "the repositories that they are about.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Levels(Settings):
+    """The levels."""
+
+    depth_curriculum: bool = flag(False, "levels by the depth of the files; else there is one.")
+    merge_first_two: bool = flag(False, "the two shallowest levels are one.", shown="all")
+    merge_after_first_k: int = flag(3, "so many levels stay, the rest are one.", at_least=0, shown="all")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExploreOptions(Options):
+    """Options of AutoExplore."""
+
+    place: str | None = flag(
+        None, "the folder of repositories; default: embedded ones.", aliases=("game_place",)
+    )
+    leaveout_prob: float = flag(
+        0.0,
+        "with which probability each file or folder that leads to no answer is left out.",
+        at_least=0,
+        at_most=1,
+    )
+    shuffle_action: bool = flag(False, "labels of commands are drawn again for every step.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExploreLearning(ExploreOptions, Levels):
+    """Options of AutoExplore where an agent learns in it."""
+
+    place: str | None = flag(
+        "data/auto_explore/repos_filtered/",
+        "the repositories that tasks of a file are about.",
+        aliases=("repo_dir",),
+    )
+    leaveout_prob: float = flag(
+        0.5, "files that are no answers are left out with this probability.", at_least=0, at_most=1
+    )
+    easy: bool = flag(False, "ask for a file by its name.")
+    first_step: bool = no_flag(False)
