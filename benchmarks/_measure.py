@@ -227,9 +227,9 @@ class Clock:
         self._times.append(time.perf_counter())
 
     def result(self) -> dict[str, Any]:
-        """Seconds of the `first` step and of the other `steps`; MiB when `idle` and at the `peak`."""
+        """Seconds of the `first` step and of the others, if any, as `steps`; MiB when `idle` and at the `peak`."""
         steps = [after - before for before, after in zip(self._times, self._times[1:], strict=False)]
-        return {"first": steps[0], "steps": steps[1:], "idle": self._idle, "peak": self._peak()}
+        return {"first": steps[0], "steps": steps[1:] or steps, "idle": self._idle, "peak": self._peak()}
 
     def _peak(self) -> float:
         if self._gpu:

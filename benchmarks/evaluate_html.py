@@ -1,4 +1,4 @@
-"""How fast pages are graded without a model, against the plain arithmetic.
+"""How fast pages are graded without a model, against the plain arithmetic, and where the time goes.
 
 Answers are real ColBench targets, perturbed: other sizes, colours and texts. Their pictures are made first,
 as a finished run has them. Then both sides grade them in turn, round after round, with the same browsers and
@@ -37,7 +37,16 @@ from sweet_rl.browsers import RenderFailed, RenderSettings, open_renderer
 from sweet_rl.browsers.service import RenderService
 from sweet_rl.commands.evaluate_html import PageGradingFlags, run
 from sweet_rl.concurrency import for_each
-from sweet_rl.grading.pages.metrics import WEIGHT_FREE
+from sweet_rl.grading.pages.metrics import (
+    WEIGHT_FREE,
+    Looks,
+    black,
+    compare,
+    decode,
+    pixels_of,
+    scale,
+    view_of,
+)
 from sweet_rl.records import replace_file, replace_rows
 from sweet_rl.worlds import load_tasks
 
@@ -162,6 +171,34 @@ def in_turn(
     return found
 
 
+async def split(rows: list[dict[str, Any]], settings: RenderSettings, folder: Path) -> dict[str, float]:
+    """Seconds of computing of each step of ours, with everything in the cache."""
+    spent: dict[str, float] = {}
+    assert settings.cache is not None
+    looks, nothing = Looks(settings.cache), view_of(pixels_of(scale(black())), None)
+
+    def timed(step: str, work: Callable[..., Any], *given: Any) -> Any:
+        started = time.thread_time()
+        found = work(*given)
+        spent[step] = spent.get(step, 0.0) + time.thread_time() - started
+        return found
+
+    async with open_renderer(settings) as renderer:
+        for row in rows:
+            target = await renderer.render(row["task"]["ground_truth"])
+            answer = await renderer.render(row["dialogue_history"][-1]["content"])
+            pictures = [(folder / row["answer"]).read_bytes(), target.image]
+            for picture in pictures:
+                timed("decode and scale, where a picture is new", lambda data: scale(decode(data)), picture)
+            seen = [timed("looks, read", looks.of, picture) for picture in pictures]
+            one, other = (
+                timed("elements", view_of, *each) for each in zip(seen, (answer, target), strict=True)
+            )
+            timed("grades of the answer", compare, one, other)
+            timed("black picture", compare, nothing, other)
+    return spent
+
+
 def main() -> None:
     given = flags(__doc__, tasks=None, pages=200, cold_pages=40, rounds=3, browsers=2, output=None)
     source = given.tasks or shared_tasks("frontend_tasks_500.jsonl", "mini-web:test")
@@ -182,6 +219,7 @@ def main() -> None:
             "warm": in_turn(folder / "warm.jsonl", given.rounds, lambda _side, _number: cached),
             "cold": in_turn(folder / "cold.jsonl", given.rounds, empty),
         }
+        spent = asyncio.run(split(rows, cached, folder))
     counts = {"warm": len(rows), "cold": min(len(rows), given.cold_pages)}
     lines = []
     for kind, pairs in found.items():
@@ -191,8 +229,13 @@ def main() -> None:
         ratios = zip(*(plain.over(own) for plain, own in pairs), strict=True)
         lines.append([kind, "ratio", *(f"{statistics.median(each):.2f}" for each in ratios)])
     show(("cache", "side", "wall, ms a page", "computing, ms a page"), lines)
+    print()
+    show(
+        ("of ours", "computing, ms a page"),
+        [(step, f"{1000 * spent[step] / len(rows):.2f}") for step in spent],
+    )
     print(f"load {os.getloadavg()[0]:.1f} after")
-    save(given.output, arguments=vars(given), rounds=found)
+    save(given.output, arguments=vars(given), rounds=found, computing_s=spent)
 
 
 if __name__ == "__main__":

@@ -87,7 +87,7 @@ class Measure:
     title: str
     unit: Literal["share", "number", "count"] = "share"
     group: Literal["result", "behaviour", "critic"] = "result"
-    better: Literal["more", "fewer", ""] = "more"
+    better: Literal["more", "fewer", "turns", ""] = "more"
 
     def of(self, method: Method) -> Counted | None:
         """The measure of a method over its seeds; the interval of a share ends at 0 and 1."""

@@ -26,6 +26,7 @@ def method(name, successes, *, curves=True):
         measures = {"success": Counted(success, success - 0.1, success + 0.1, n=50)}
         measures |= {"useful question": Counted(2 * success), "auc": Counted(0.75, n=3120)}
         drawn = {"success": tuple((100.0 * x, success * x / 9) for x in range(10))}
+        drawn |= {"loss": tuple((float(x), 1 / x) for x in range(1, 30))}
         runs.append(Run(seed, measures, drawn if curves else {}))
     return Method(name, f"the {name}", f"what {name} does", tuple(runs), {"examples": 4000})
 
@@ -39,7 +40,7 @@ def sample_results(own=(0.5, 0.6, 0.7), start=(0.1, 0.25, 0.25), rival=(0.5, 0.5
             Measure("useful question", "useful question", "number", "behaviour"),
             Measure("auc", "AUC", "number", "critic"),
         ),
-        curves=(Axes("success", "success", "episodes", "share", main=True),),
+        curves=(Axes("success", "success", "episodes", "share", main=True), Axes("loss", "loss", "update")),
         methods=tuple(methods.values()),
         claims=(
             claim_over_seeds("own beats its start", methods["own"], methods["start"], "success"),

@@ -100,7 +100,7 @@ def test_what_another_run_made_is_folded_but_for_its_first_curve(no_charts):
     part = replace(results.comparisons[0], name="full", title="Full study: w", origin="Of another run.")
     page = results_page(replace(results, comparisons=(part, *results.comparisons)))
     folded = re.findall(r'<details class="fold"><summary><h2 id="full-(\w+)-heading"', page)
-    assert folded == ["claims", "critics", "methods", "behaviour"]
+    assert folded == ["claims", "critics", "methods", "behaviour", "training"]
     assert 'id="full-claims"' in page
     assert 'id="full-compared"' not in page
     order = ["full-success", "idea", f"{results.comparisons[0].name}-claims", "full-claims"]

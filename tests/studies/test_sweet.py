@@ -144,7 +144,7 @@ def test_results_say_what_the_files_hold(study, no_charts):
     found = results(study, {})
     part, chosen = found.comparisons
     assert chosen.methods[1].runs[0].curves == {"success": ((1.0, 0.5), (2.0, 0.5))}
-    assert [method.name for method in part.methods] == [*METHODS]
+    assert [method.name for method in part.methods] == [*METHODS, "critic"]
     method = part.method("sweet")
     (run,) = method.runs
     assert {str(verdict): run.measures[str(verdict)].mean for verdict in Verdict} == {

@@ -64,10 +64,18 @@ _SHORTEST_LINE = 3  # Tokens that a line needs before repeating it counts: `else
 MAX_HIDDEN: Final = 100_000  # characters of a hidden function: it is parsed while others wait
 LOOKED_FOR: Final = (
     "It looks for the sections <request>, <hidden_information> and <dialogue> of the packaged prompt; else for a "
-    "Python function and, behind it, the published entries 'user:...' and 'assistant:...' at beginnings of lines."
+    "Python function (def ...:) in the system message, or in the prompt before the dialogue, and for a dialogue: "
+    "entries like 'user: ...' and 'assistant: ...' at beginnings of lines after the function, or the other "
+    "messages of the chat, the last of them the agent's."
 )
-_ENTRY: Final = re.compile(r"^(user|assistant|agent):[ \t]?", re.MULTILINE)
-_FUNCTION: Final = re.compile(r"^(?:@|(?:async )?def )", re.MULTILINE)
+_HUMAN: Final = "user|human|person|client|customer|requester"
+_ENTRY: Final = re.compile(
+    rf"^[ \t]*+[*#>\[(<|-]*+[ \t]*+(?:(?P<human>{_HUMAN})|assistant|agent|ai|bot|model|developer|programmer|collaborator)"
+    r"(?:[ \t]++\d++)?+[*\])>|]*+[ \t]*+:\**+[ \t]?",
+    re.IGNORECASE | re.MULTILINE,
+)
+_RULE: Final = re.compile(r"^(?:[-=#*_~]{3,}|```.*|</.*>)[ \t]*$", re.MULTILINE)
+_FUNCTION: Final = re.compile(r"^([ \t]*)(?:@|(?:async )?def +\w+ *\()", re.MULTILINE)
 _CODE_LINE: Final = re.compile(r"(?:[ \t]|\Z|@|\)|def |async |class |import |from |#|\w+ *=)")
 
 
@@ -282,20 +290,53 @@ def context_of(messages: Sequence[ServedMessage]) -> UserContext:
     users = [message.text for message in messages if message.role == "user"]
     if users and "<hidden_information>" in users[-1]:
         return parse_simulator_prompt(users[-1])
-    before, *entries = _ENTRY.split("\n".join(message.text for message in messages))
-    found = _FUNCTION.search(before)
-    if found is None:
-        raise ValueError(f"there is no hidden function before the dialogue in the prompt. {LOOKED_FOR}")
-    first, *others = before[found.start() :].splitlines(keepends=True)
-    hidden = "".join((first, *takewhile(lambda line: _CODE_LINE.match(line.rstrip("\n")), others))).strip()
-    if len(hidden) > MAX_HIDDEN:
-        raise ValueError(f"the hidden function has more than {MAX_HIDDEN:,} characters.")
-    dialogue = [
-        Message("user" if role == "user" else "assistant", content.strip())
-        for role, content in zip(entries[::2], entries[1::2], strict=True)
-        if role != "agent"  # the cue to speak
-    ]
+    filled = [message for message in messages if message.text.strip()]
+    first = next(
+        (at for at, one in enumerate(filled) if one.role not in {"system", "developer"}), len(filled)
+    )
+    place = next(
+        (at for at in range(first + 1) if at < len(filled) and _FUNCTION.search(filled[at].text)), None
+    )
+    if place is None:
+        raise ValueError(f"there is no hidden function in the prompt. {LOOKED_FOR}")
+    hidden, rest = _function(filled[place].text)
+    later = [message for message in filled[place + 1 :] if message.role in {"user", "assistant"}]
+    if later:  # a chat, whose human is its assistant, unless an assistant spoke last
+        agent = later[-1].role
+        dialogue = [Message("assistant" if one.role == agent else "user", one.text) for one in later]
+    else:
+        dialogue = _of_text(rest)
     if not dialogue or dialogue[-1].role != "assistant":
         what = "there is no dialogue in the prompt" if not dialogue else "the dialogue ends with the human"
         raise ValueError(f"{what}. {LOOKED_FOR}")
-    return UserContext(dialogue[0].content, f"{hidden}\n", tuple(dialogue))
+    asked = next((message.content for message in dialogue if message.role == "user"), "")
+    return UserContext(asked, hidden, tuple(dialogue))
+
+
+def _function(text: str) -> tuple[str, str]:
+    """The first function of a text before its dialogue, with the lines of code behind it, and what follows."""
+    entry = _ENTRY.search(text)
+    found = _FUNCTION.search(text, 0, entry.start() if entry else len(text))
+    if found is None:
+        raise ValueError(f"there is no Python function before the dialogue. {LOOKED_FOR}")
+    lines = [line.removeprefix(found[1]) for line in text[found.start() :].splitlines(keepends=True)]
+    code = [lines[0], *takewhile(lambda line: _CODE_LINE.match(line.rstrip("\n")), lines[1:])]
+    hidden = "".join(code).strip()
+    if len(hidden) > MAX_HIDDEN:
+        raise ValueError(f"the hidden function has more than {MAX_HIDDEN:,} characters.")
+    return f"{hidden}\n", "".join(lines[len(code) :])
+
+
+def _of_text(text: str) -> list[Message]:
+    """The dialogue as entries of a text; a last one without words is the cue to speak."""
+    entries = list(_ENTRY.finditer(text))
+    ends = [*(entry.start() for entry in entries[1:]), len(text)]
+    said = [text[entry.end() : end] for entry, end in zip(entries, ends, strict=False)]
+    if said and not said[-1].partition("\n")[0].strip():
+        entries.pop()
+    elif said:
+        said[-1] = _RULE.split(said[-1], maxsplit=1)[0]
+    return [
+        Message("user" if entry["human"] else "assistant", content.strip())
+        for entry, content in zip(entries, said, strict=False)
+    ]

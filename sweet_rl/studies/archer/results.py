@@ -153,6 +153,7 @@ def _run(study: OnlineStudy, method: str, seed: int) -> Run:
         # What an iteration plays is the policy that has learned from the games before it.
         played = accumulate((size - row["rollout.failed"] for row in rows), initial=0)
         curves["return"] = tuple((x, row["rollout.mean"]) for x, row in zip(played, rows, strict=False))
+        curves["loss"] = tuple((row["step"], row["q1.loss"]) for row in rows if "q1.loss" in row)
         if recipe.has_critic(method, study.methods[method]):
             swapped = json.loads(study.swap(method, seed).read_text())
             for key, name in {"correlation": "swapped", "auc": "auc", "auc_swapped": "auc_swapped"}.items():

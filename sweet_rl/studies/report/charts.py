@@ -144,6 +144,24 @@ def intervals(label: str, rows: Sequence[Row], level: float | None, along: str, 
     return _both(draw, f"{label}: {described}", lambda width: 62 + (32 if width == _WIDE else 54) * len(rows))
 
 
+def panel(label: str, curve: Points, shown: Axes, colour: str) -> Markup:
+    """One curve: every point faint, a mean over a fifteenth of it strong, its last value at its end."""
+    steps, values = (np.array(each) for each in zip(*curve, strict=True))
+    reach = 0 if len(values) < 8 else max(1, len(values) // 30)
+    smooth = [fmean(values[max(0, at - reach) : at + reach + 1]) for at in range(len(values))]
+
+    def draw(axes: Any) -> None:
+        axes.plot(steps, values, color=_HEX[colour], alpha=0.28, linewidth=0.8)
+        axes.plot(steps, smooth, color=_HEX[colour], linewidth=1.8)
+        last = words.writer(shown.unit)(smooth[-1])
+        axes.annotate(last, (steps[-1], smooth[-1]), (4, 0), textcoords="offset points", va="center")
+        axes.set(title=shown.title, xlabel=shown.along)
+        _ticks(axes.yaxis, words.tick(shown.unit), 4)
+        axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+
+    return _svg(draw, f"{label}: {shown.title}", 320, 180)
+
+
 def _ticks(axis: Any, write: Write, count: int = 6) -> None:
     axis.set_major_locator(MaxNLocator(count, steps=[1, 2, 2.5, 5, 10]))
     axis.set_major_formatter(FuncFormatter(lambda value, _: write(value)))

@@ -193,6 +193,8 @@ def _sections(part: Comparison, given: Mapping[str, str]) -> Iterator[Section]:
         yield _section("methods", _table(part, measured, given))
     if found := _behaviour(part, measured, given):
         yield _section("behaviour", found)
+    if found := _training(part, given):
+        yield _section("training", found)
 
 
 def _learning(part: Comparison, axes: Axes, given: Mapping[str, str]) -> Any:
@@ -287,7 +289,12 @@ def _claims(part: Comparison, given: Mapping[str, str]) -> Any:
 
 def _behaviour(part: Comparison, measured: list[Method], given: Mapping[str, str]) -> list[Any]:
     groups = []
-    for better, heading in (("more", "More is better"), ("fewer", "Fewer is better"), ("", "Others")):
+    for better, heading in (
+        ("more", "More is better"),
+        ("fewer", "Fewer is better"),
+        ("turns", "Success of the episodes with so many turns"),
+        ("", "Others"),
+    ):
         panels = []
         for measure in part.measures:
             if measure.group != "behaviour" or measure.better != better:
@@ -300,4 +307,19 @@ def _behaviour(part: Comparison, measured: list[Method], given: Mapping[str, str
                 panels.append({"title": measure.title, "rows": rows, "most": most})
         if panels:
             groups.append((heading, panels))
+    return groups
+
+
+def _training(part: Comparison, given: Mapping[str, str]) -> list[Any]:
+    groups = []
+    for method in part.methods:
+        curves = method.runs[0].curves if method.runs else {}
+        colour, label = given[method.name], f"{part.title}, {method.title}"
+        drawn = [
+            charts.panel(label, curves[axes.name], axes, colour)
+            for axes in part.curves
+            if not axes.main and curves.get(axes.name)
+        ]
+        if drawn:
+            groups.append({"colour": colour, "title": method.title, "charts": drawn})
     return groups

@@ -25,6 +25,7 @@ from sweet_rl.studies.results import (
     Dialogue,
     Measure,
     Method,
+    Points,
     Results,
     Run,
     Turn,
@@ -41,6 +42,7 @@ TEXTS: Final = texts_of(__package__)
 METHODS: Final[Mapping[str, tuple[str, str]]] = TEXTS["methods"]
 CLAIMS: Final[list[tuple[str, str]]] = TEXTS["claims"]
 MEASURES: Final[tuple[Measure, ...]] = TEXTS["measures"]
+TURNS: Final = [Measure(f"in {n}", f"{n} turns", "share", "behaviour", "turns") for n in range(1, 11)]
 
 
 def results(study: Study, seconds: Mapping[str, float]) -> Results:
@@ -60,8 +62,12 @@ def results(study: Study, seconds: Mapping[str, float]) -> Results:
         f"mini:{study.world}",
         own="sweet",
         start="warm_start",
-        measures=MEASURES,
-        methods=tuple(_method(study, name, played) for name, played in dialogues.items()),
+        measures=(*MEASURES, *TURNS),
+        curves=TEXTS["curves"],
+        methods=(
+            *(_method(study, name, played) for name, played in dialogues.items()),
+            Method("critic", "the critic", runs=(Run(study.seed, curves=_curves(study, "critic")),)),
+        ),
         claims=tuple(
             claim_over_tasks(text, ("sweet", won["sweet"]), (worse, won[worse]))
             for text, worse in CLAIMS
@@ -186,7 +192,12 @@ def _method(study: Study, name: str, every: Sequence[Trajectory]) -> Method:
         facts["examples"] = sum(1 for _ in read_rows(pairs))
     if updates is not None:
         facts["updates"] = updates
-    run = Run(study.seed, measures)
+    won_by_turns = defaultdict(list)
+    for trajectory in trajectories:
+        turns = sum(entry.role == "assistant" for entry in trajectory.dialogue_history)
+        won_by_turns[f"in {turns}"].append(float(trajectory.reward == 1))
+    measures |= {turns: Counted(fmean(won), n=len(won)) for turns, won in won_by_turns.items()}
+    run = Run(study.seed, measures, _curves(study, name))
     return Method(name, *METHODS[name], (run,), facts, bound=name in LINES)
 
 
@@ -197,9 +208,25 @@ def success_of(study: Study, name: str) -> dict[str, float]:
 
 
 def updates_of(study: Study, name: str) -> int | None:
+    return max((row["step"] for row in _logged(study, name)), default=None)
+
+
+def _logged(study: Study, name: str) -> list[dict[str, Json]]:
     path = study.path(name) / "metrics.jsonl"
     rows = (row for _, row in read_rows(path)) if path.exists() else ()
-    return max((row["step"] for row in rows if "loss" in row and "step" in row), default=None)
+    return [row for row in rows if "loss" in row and "step" in row]
+
+
+def _curves(study: Study, name: str) -> dict[str, Points]:
+    rows = _logged(study, name)
+    found = {
+        "loss": [(row["step"], row["loss"]) for row in rows],
+        "accuracy": [(row["step"], row["acc"]) for row in rows if "acc" in row],
+        "margin": [
+            (r["step"], r["chosen_reward"] - r["reject_reward"]) for r in rows if "reject_reward" in r
+        ],
+    }
+    return {key: tuple(points) for key, points in found.items() if points}
 
 
 def _report(study: Study, name: str) -> dict[str, Json]:

@@ -260,16 +260,33 @@ def served(text):
     return [ServedMessage("system", "You play a person."), ServedMessage("user", text)]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [PROMPT, f"Wanted: Price a seat.\nSolution:\n{HIDDEN}\n{TALK}", f"import math\n\n@cache\n{HIDDEN}\n----\n{TALK}\n----\nAnswer."],
-)  # fmt: skip
-def test_the_hidden_function_and_the_dialogue_are_found(text):
-    context = context_of(served(text))
+def chatted(*said, first="system"):
+    roles = (first, "assistant", "user") if len(said) == 3 else (first, "user")
+    return [ServedMessage(role, text) for role, text in zip(roles, said, strict=True)]
+
+
+WAYS = {
+    "the packaged": served(PROMPT),
+    "the published": served(f"Wanted: Price a seat.\nSolution:\n{HIDDEN}\n{TALK}"),
+    "with a rule": served(f"import math\n\n@cache\n{HIDDEN}\n----\n{TALK}\n----\nAnswer."),
+    "a fence": served(f"# Hidden\n```python\n{HIDDEN}```\n# Talk\n**Human:** Price a seat.\n\n**AI:** {QUESTION}\n---\nAnswer now."),
+    "indented": served(f"Hidden code:\n    {HIDDEN.replace(chr(10), chr(10) + '    ')}\nHuman: Price a seat.\nAgent: {QUESTION}\nHuman:"),
+    "other names": served(f"import math\n\n@cache\n{HIDDEN}\n\nClient: Price a seat.\nDeveloper: {QUESTION}"),
+    "a chat": chatted(f"You wanted this:\n{HIDDEN}", "Price a seat.", QUESTION),
+    "a chat, roles as they are": [ServedMessage("system", HIDDEN), ServedMessage("user", "Price a seat."), ServedMessage("assistant", QUESTION)],
+    "a developer's": chatted(HIDDEN, "Price a seat.", QUESTION, first="developer"),
+    "a chat that begins with a question": chatted(HIDDEN, QUESTION),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_hidden_function_and_the_dialogue_are_found(way):
+    context = context_of(WAYS[way])
     assert HIDDEN.strip() in context.hidden_information
     assert "----" not in context.hidden_information
-    assert "Price a seat" in context.problem_description
-    assert (context.messages[-1].role, "row 5" in context.messages[-1].content) == ("assistant", True)
+    assert ("Price a seat" in context.problem_description) == (way != "a chat that begins with a question")
+    last = context.messages[-1]
+    assert (last.role, "row 5" in last.content, "Answer now" in last.content) == ("assistant", True, False)
     said = HUMAN.answer(context.problem_description, context.hidden_information, context.messages)
     assert "12" in said
 
@@ -298,10 +315,10 @@ def test_prompts_that_the_original_wrote(shared):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("Hello.", "no hidden function before the dialogue in the prompt. It looks for"),
+        ("Hello.", "no hidden function in the prompt. It looks for"),
         (f"{HIDDEN}\nSay something.", "there is no dialogue in the prompt"),
         (f"{HIDDEN}\nassistant: Why?\nuser: Because.\n", "the dialogue ends with the human"),
-        (f"user: Help.\nassistant: Like this?\n{HIDDEN}", "no hidden function before the dialogue"),
+        (f"user: Help.\nassistant: Like this?\n{HIDDEN}", "no Python function before the dialogue"),
         (f"def f():\n    return '{'x' * MAX_HIDDEN}'\nassistant: Why?", "more than 100,000 characters"),
     ],
 )
@@ -313,7 +330,7 @@ def test_what_is_not_there_is_said_and_not_answered(text, says):
 def test_over_http_it_is_a_refusal_that_says_what_is_looked_for():
     status, body = ask_server("/v1/chat/completions", chat("Please be a human."))
     assert status == 400
-    assert "entries 'user:...' and 'assistant:...'" in body["error"]["message"]
+    assert "entries like 'user: ...' and 'assistant: ...'" in body["error"]["message"]
     status, body = ask_server("/v1/chat/completions", chat(f"Secret:\n{HIDDEN}\n{TALK}"))
     assert status == 200
     assert "12" in body["choices"][0]["message"]["content"]
