@@ -1,8 +1,7 @@
 """How the embedded agents are made from nothing: tiny Llamas trained on a world's texts. Imports torch.
 
-Their tokenizer is byte-level BPE, a line of text at most a token: a dialogue is a few dozen tokens, and a
-question's log-probability is one number. The packaged agent lies in `agent/`, which transformers and vLLM
-load like any other.
+Their tokenizer is byte-level BPE, a line of text at most a token: a dialogue is a few dozen tokens, and a question's
+log-probability is one number. The packaged agent lies in `agent/`, which transformers and vLLM load like any other.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Household games of our own in ALFWorld's format: a goal and a home, both from the game's name alone.
 
-A name is ALFWorld's for a problem, `FAMILY-THING-None-PLACE-NUMBER`; the number stands for a home. Every game
-can be solved, and `Game.way` holds a solution: a test holds the way to the real engine and its planner. Problems are
-written for the package's own `alfred.pddl` and `alfred.twl2`, but nothing here needs the package.
+A name is ALFWorld's, `FAMILY-THING-None-PLACE-NUMBER`; the number stands for a home. Every game can be solved, and
+`Game.way` holds a solution. Nothing here needs the package.
 """
 
 from __future__ import annotations

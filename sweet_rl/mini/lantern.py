@@ -24,12 +24,9 @@ from sweet_rl.worlds.base import Rows
 from sweet_rl.worlds.options import AgentRequest, Options, Scores
 
 VARIANTS: Final = {"": range(100), "train": range(80), "test": range(80, 100)}
-"""Which variants are whose. They are drawn one by one from their numbers, so any cut is as good."""
-
 TIDE_RISES, TIDE_KILLS = 4, 6  # Turns that end in the cave until one is warned, and until one drowns
 
-CARRIED, NOWHERE = "you", "nowhere"
-"""The place of a thing in the player's hands, and of one that is not in the game yet, or not any more."""
+CARRIED, NOWHERE = "you", "nowhere"  # Places of things in the player's hands, and of things not in the game
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +77,8 @@ FOUND: Final[dict[str, int]] = {thing: about.get("points", 0) for thing, about i
 
 DEEDS: Final = tuple(Deed(**deed) for deed in _MAP["deeds"])
 
-MOVABLE = ("matches", "lamp", "rope", "wick", "crank", "chart")
-"""Things that other variants put elsewhere, into `OPEN_ROOMS`."""
-
-OPEN_ROOMS = ("jetty", "path", "garden", "yard", "kitchen", "workshop")
-"""Rooms that can be entered from the start."""
-
+MOVABLE = ("matches", "lamp", "rope", "wick", "crank", "chart")  # Other variants put them into `OPEN_ROOMS`
+OPEN_ROOMS = ("jetty", "path", "garden", "yard", "kitchen", "workshop")  # Entered from the start
 REACHED: dict[str, int] = {"gallery": 5}  # Points for entering a room for the first time
 
 _SWAP = {"east": "west", "west": "east"}
@@ -174,7 +167,16 @@ class LanternGame:
             return f"You go on: {self._rooms[leads.to].name}."
         for deed in DEEDS:
             if words == deed.command and self._can(deed):
-                return self._perform(deed)
+                self._flags.add(deed.sets)
+                self._reward(deed.sets, deed.points)
+                if deed.brings:
+                    self._places[deed.brings] = self._room
+                if deed.uses:
+                    self._places[deed.uses] = NOWHERE
+                if deed.deadly:
+                    return self._die(deed.tells)
+                self.over = self.won = deed.wins
+                return f"{deed.tells}\n*** You have saved the ship ***" if deed.wins else deed.tells
         if verb in ("take", "drop", "examine") and thing:
             return self._handle(verb, thing)
         if words in _WAYS:
@@ -182,20 +184,6 @@ class LanternGame:
         if any(words == deed.command for deed in DEEDS):
             return "That can't be done here and now."
         return _IDLE.get(words, "You don't know how to do that.")
-
-    def _perform(self, deed: Deed) -> str:
-        self._flags.add(deed.sets)
-        self._reward(deed.sets, deed.points)
-        if deed.brings:
-            self._places[deed.brings] = self._room
-        if deed.uses:
-            self._places[deed.uses] = NOWHERE
-        if deed.deadly:
-            return self._die(deed.tells)
-        if deed.wins:
-            self.over = self.won = True
-            return f"{deed.tells}\n*** You have saved the ship ***"
-        return deed.tells
 
     def _handle(self, verb: str, thing: str) -> str:
         held, lying = self._places.get(thing) == CARRIED, thing in self._lying()

@@ -58,11 +58,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Some steps over one kind of text; only the agent's own words are learnt.
-
-    `learning_rate` is AdamW's highest value, and ends at a third; `muon_learning_rate` Muon's, for the
-    layers' matrices. Where gates have to pass, `more` steps follow again and again, up to `limit`.
-    """
+    """Some steps over one kind of text; where gates have to pass, `more` steps follow again and again, up to `limit`."""
 
     name: str
     texts: Callable[[Random], Iterator[Text]]

@@ -1,9 +1,6 @@
-"""The embedded teacher of AutoExplore: what it asks about a file, how it searches for one, what it says of
-the search.
+"""The embedded teacher of AutoExplore: what it asks about a file, how it searches for one, what it says of the search.
 
-It searches by names that it has seen and contents that it has read, and learns whether a file answers when it
-opens it, no sooner. Its sentences claim no more than an agent can see; draws vary them, so that a model
-learns the thought, not a phrase.
+It searches by names that it has seen and contents that it has read; its sentences claim no more than an agent can see.
 """
 
 from __future__ import annotations

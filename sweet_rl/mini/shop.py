@@ -1,5 +1,4 @@
-"""A small shop of our own with the five routes of WebShop: a path in, a page out, without state between
-requests.
+"""A small shop of our own with the five routes of WebShop: a path in, a page out, without state between requests.
 
 Catalogue and goals are drawn from a seed. Published behaviour: docs/published/archer.md#webshop.
 """
@@ -90,10 +89,7 @@ class NoSuchPage(LookupError):
 
 
 class EmbeddedShop:
-    """A shop with a catalogue of its own and the published routes.
-
-    Session `fixed_{n}` is sent for goal n, every other name for a goal that depends on the name alone.
-    """
+    """Session `fixed_{n}` is sent for goal n, every other name for a goal that depends on the name alone."""
 
     def __init__(self, seed: int = 0, products: int = 1000, *, compat: Compat = "fixed") -> None:
         if products < 1:

@@ -1,6 +1,4 @@
-"""Scripted customers of a shop, who know what they have seen: `random` is the floor, `careful` near the
-ceiling.
-"""
+"""Scripted customers of a shop, who know what they have seen: `random` is the floor, `careful` near the ceiling."""
 
 from __future__ import annotations
 

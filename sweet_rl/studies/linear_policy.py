@@ -1,10 +1,7 @@
-"""A linear policy: what can be had without a model that reads. A baseline, fitted to training texts. Imports
-torch.
+"""A linear policy: what can be had without a model that reads. A baseline, fitted to training texts. Imports torch.
 
-It chooses among the commands on offer by a weighted sum of what can be counted in a prompt: words of the
-command, how many of them stand in each part of the state, and which word of the state (in a picture of
-letters, a letter at its place) stands beside which word of the command. Axes: F features, C commands on
-offer, N features of a batch.
+It chooses among the commands on offer by a weighted sum of what can be counted in a prompt. Axes: F features, C
+commands on offer, N features of a batch.
 """
 
 from __future__ import annotations

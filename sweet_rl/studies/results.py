@@ -1,8 +1,7 @@
-"""The results of a study: seeds x methods x measurements, paired differences, and how they were made; as
-JSON.
+"""The results of a study: seeds x methods x measurements, paired differences, and how they were made; as JSON.
 
-Every study ends in one `Results`, of which its table and its page are made; shares are of 1. A study on
-several seeds comes with the package, and other runs show it before their own results.
+Every study ends in one `Results`, of which its table and its page are made; shares are of 1. A study on several seeds
+comes with the package, and other runs show it before their own results.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Python expressions and conditions in plain English: `price * (1 + rate)` -> "the price times (1 plus the
-rate)".
+"""Python expressions and conditions in plain English: `price * (1 + rate)` -> "the price times (1 plus the rate)".
 
-Most wordings are rules of a table, a piece of code and its words. Code that has no short wording raises
-`Unspeakable`.
+Most wordings are rules of a table; code that has no short wording raises `Unspeakable`.
 """
 
 from __future__ import annotations

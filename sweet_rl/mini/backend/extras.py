@@ -1,12 +1,8 @@
-"""The world of the embedded agent: what a shop charges for its extras.
+"""The world of the embedded agent: what a shop charges for two of twelve extras, which only the human knows.
 
-Every problem is the same small function: a price goes up by so much for each of two extras. Which two of
-twelve they are, and how much, only the human knows. A dialogue is won by asking about the right ones before
-the turns run out.
-
-Three worlds share it (docs/mini.md): in `usual` nine in ten are of four usual extras, which only many
-solutions or outcomes show; in `trades` each of up to 40 trades has four of its own; in `easy` the request
-names the two, and what is to be learnt is not to make the mistakes of a noisy teacher.
+A dialogue is won by asking about the right ones before the turns run out. Three worlds share it (docs/mini.md): in
+`usual` nine in ten are of four usual extras; in `trades` each of up to 40 trades has four of its own; in `easy` the
+request names the two, and what is to be learnt is not to make the mistakes of a noisy teacher.
 """
 
 from __future__ import annotations

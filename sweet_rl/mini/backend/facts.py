@@ -1,9 +1,6 @@
-"""A hidden function as facts, each one sentence that a person might say: what it does, when, and for which
-items.
+"""A hidden function as facts, each one sentence that a person might say: what it does, when, and for which items.
 
-The function is parsed, never run. Each step is a clause with the conditions and loops around it; an
-if/elif/else that decides one thing also has a summary. Published behaviour:
-docs/published/sweet_rl.md#backend-programming.
+It is parsed, never run. Published behaviour: docs/published/sweet_rl.md#backend-programming.
 """
 
 from __future__ import annotations
@@ -276,7 +273,16 @@ class _Reader:
     def _decide(self, branches: Sequence[_Branch], path: _Path, depth: int) -> Iterator[_Clause]:
         parts: list[_Clause] = []
         for index, branch in enumerate(branches):
-            inside = path if self._stands_alone(branches, index) else path.when(_OTHERWISE)
+            test, before = branch.test, branches[index - 1].test
+            # it can be described by itself: it is the first, the last, or excludes the others
+            alone = (
+                index == 0 or test is None or before is None or self._speaker.ladder(before, test) is not None
+            )
+            if not alone and test is not None:
+                alone = all(
+                    one.test is not None and _exclude_each_other(one.test, test) for one in branches[:index]
+                )
+            inside = path if alone else path.when(_OTHERWISE)
             parts.extend(self._block(branch.body, inside.when(self._condition(branches, index)), depth + 1))
         summary = self._summary(branches, path)
         if summary is not None and len(parts) > 1:
@@ -300,15 +306,6 @@ class _Reader:
             return self._speaker.clause(test)
         except Unspeakable:
             return _IN_SPECIAL_CASES if test is not None else _OTHERWISE
-
-    def _stands_alone(self, branches: Sequence[_Branch], index: int) -> bool:
-        """Whether a branch can be described by itself: it is the first, the last, or excludes the others."""
-        test, before = branches[index].test, branches[index - 1].test
-        if index == 0 or test is None or before is None:
-            return True
-        return self._speaker.ladder(before, test) is not None or all(
-            branch.test is not None and _exclude_each_other(branch.test, test) for branch in branches[:index]
-        )
 
     def _summary(self, branches: Sequence[_Branch], path: _Path) -> str | None:
         """The whole decision in one clause: "the fee is 3 if …, 4 if it is …, and 5 otherwise"."""

@@ -1,8 +1,4 @@
-"""Problems of the mini benchmark, and twelve families of small functions from which they are drawn.
-
-A family knows the shape of a function, how people ask for it, and inputs that reach every rule; its constants
-are drawn.
-"""
+"""Problems of the mini benchmark, and twelve families of small functions from which they are drawn."""
 
 from __future__ import annotations
 

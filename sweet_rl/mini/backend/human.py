@@ -1,8 +1,6 @@
-"""The scripted human: answers the agent's questions from the hidden function, without a model and without
-state.
+"""The scripted human: answers the agent's questions from the hidden function, without a model and without state.
 
 It says what it knows in at most two sentences, admits what it does not know, and never recites the code.
-Behind a server it finds both in the prompt.
 """
 
 from __future__ import annotations
@@ -128,7 +126,12 @@ class Answers:
     def to(self, question: Question, asked: str) -> list[str]:
         """The sentences that answer a question of a message, best first; empty when it cannot be answered."""
         if question.intent is Intent.CONFIRM:
-            return [self._objection(asked) or "It sounds right to me."]
+            numbers = numbers_in(asked) | _TRIVIAL_NUMBERS
+            for fact in self._facts:  # what the proposal seems to have forgotten
+                unsaid = [text for text in fact.texts if text not in asked and "[" not in text]
+                if not (fact.parts or fact.topics & SHAPES) and (unsaid or not fact.numbers <= numbers):
+                    return [_after("I can't judge it all, but keep in mind: ", fact)]
+            return ["It sounds right to me."]
         if question.intent is Intent.MORE:  # one new fact, those with constants first
             untold = [fact for fact in self._facts if not fact.parts and not self._told(fact)]
             weighty = [fact for fact in untold if _gives_constants(fact) and not fact.topics & SHAPES]
@@ -163,17 +166,6 @@ class Answers:
             if not told and not (other.numbers <= first.numbers and other.texts <= first.texts):
                 return [_after(opening, first), other.text]
         return [_after(opening, first)]
-
-    def _objection(self, proposal: str) -> str | None:
-        """What a proposal seems to have forgotten; None when it mentions every constant."""
-        numbers = numbers_in(proposal) | _TRIVIAL_NUMBERS
-        for fact in self._facts:
-            if fact.parts or fact.topics & SHAPES:
-                continue
-            unsaid = [text for text in fact.texts if text not in proposal and "[" not in text]
-            if unsaid or not fact.numbers <= numbers:
-                return _after("I can't judge it all, but keep in mind: ", fact)
-        return None
 
     @cached_property
     def _vocabulary(self) -> frozenset[str]:

@@ -1,8 +1,7 @@
 """What the embedded agent reads before it plays, from easy to real, and what is measured then.
 
-A large model brings from its pre-training what these texts teach: to copy, to keep track of a dialogue, to
-use a solution that stands before it. None shows which extras are usual. Gates hold it to that: a critic can
-only be better than one without the solution if the model under both reads solutions.
+These texts teach to copy, to keep track of a dialogue, to use a solution that stands before it. None shows which extras are
+usual: a critic can only be better than one without the solution if the model under both reads solutions.
 """
 
 from __future__ import annotations

@@ -185,8 +185,17 @@ def _understand(sentence: str) -> Question:
             triggers[topic] = stems(" ".join(found))
     if _ABOUT_OUTPUT.search(sentence) and not _ABOUT_INPUT.search(sentence):
         triggers.pop(Topic.INPUT, None)  # "in what format should it be returned?"
+    if _DEMANDS_CODE.search(sentence) or _NAMES_THE_HIDDEN.search(sentence):
+        intent = Intent.CODE
+    elif not sentence.endswith("?") and not _ASKS.search(sentence):
+        intent = Intent.STATEMENT
+    elif _MORE.search(sentence):
+        intent = Intent.MORE
+    else:
+        confirms = _CONFIRMS.search(sentence) and not numbers_in(sentence)
+        intent = Intent.CONFIRM if confirms else Intent.DETAIL
     return Question(
-        intent=_intent(sentence),
+        intent=intent,
         text=sentence,
         words=stems(sentence),
         subject=stems(subject),
@@ -196,15 +205,3 @@ def _understand(sentence: str) -> Question:
         polar=bool(_POLAR.search(_POLITE.sub("", sentence))) and not _OPEN.search(sentence),
         edge=bool(_EDGE.search(sentence)),
     )
-
-
-def _intent(sentence: str) -> Intent:
-    if _DEMANDS_CODE.search(sentence) or _NAMES_THE_HIDDEN.search(sentence):
-        return Intent.CODE
-    if not sentence.endswith("?") and not _ASKS.search(sentence):
-        return Intent.STATEMENT
-    if _MORE.search(sentence):
-        return Intent.MORE
-    if _CONFIRMS.search(sentence) and not numbers_in(sentence):
-        return Intent.CONFIRM
-    return Intent.DETAIL

@@ -1,8 +1,7 @@
 """The mini benchmark: a ColBench that fits on a laptop, generated from a seed; its four worlds: docs/mini.md.
 
-Each task is a small Python function whose constants and rules cannot be guessed from the request. Rows have
-exactly ColBench's fields; the first k of a longer list are the shorter list; the splits never share a set of
-rules. Published behaviour: docs/published/sweet_rl.md#files.
+The first k rows of a longer list are the shorter list; the splits never share a set of rules. Published behaviour:
+docs/published/sweet_rl.md#files.
 """
 
 from __future__ import annotations

@@ -92,12 +92,8 @@ _KIND_OF_CALL = {  # What a call gives
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The known properties of one function's variables.
-
-    `kinds` are "text", "list", "dict", "number", "flag" and "optional" (None unless given); `keys` text keys
-    that a dictionary is asked for, `options` texts that a variable is compared with, `items` the variable for
-    one item of a list, `indexes` loop counters and their list.
-    """
+    """The variables of a function: their kind, the text keys that a dictionary is asked for, the texts that one is compared
+    with, the variable for one item of a list, loop counters and their list."""
 
     kinds: dict[str, str] = field(default_factory=dict)
     keys: dict[str, list[str]] = field(default_factory=dict)

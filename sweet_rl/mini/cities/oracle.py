@@ -1,9 +1,7 @@
-"""The oracle of Guess My City without a model: answers free questions about the hidden home town from a
-table.
+"""The oracle of Guess My City without a model: answers free questions about the hidden home town from a table.
 
-It says what is true, admits what it does not know, and never names the city. Which question gets which answer
-is in `questions.toml`; what no table can say is a function here, named by a rule's `by`: of the hidden city
-and the question, None where it does not know. Published behaviour: docs/published/archer.md#guess-my-city.
+Which question gets which answer is in `questions.toml`; what no table can say is a function here, named by a rule's
+`by`. Published behaviour: docs/published/archer.md#guess-my-city.
 """
 
 from __future__ import annotations

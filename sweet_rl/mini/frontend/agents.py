@@ -1,8 +1,7 @@
 """Designers without a model: two floors, a ceiling, and one that does what the human says.
 
-They bound what a model can score on a set of pages. The last one reads plain English of a few builds ("The
-white box 0 px from the left and 72 px from the top should be green (#10b981)."); on its page everything
-stands where it is put, so that a remark about one part moves no other.
+The last one reads plain English of a few builds ("The white box 0 px from the left and 72 px from the top should be
+green (#10b981)."); on its page everything stands where it is put.
 """
 
 from __future__ import annotations
@@ -164,7 +163,15 @@ def sketch(description: str) -> Canvas:
         canvas.words.append(Words(text, x, y, width, size, bold, color, 1, 1.5 * size))
 
     name = re.split(r"[:.]", description.strip(), maxsplit=1)[0].strip()
-    title, topics = " ".join(name.split()[:8]) or "Welcome", _topics(description)
+    title = " ".join(name.split()[:8]) or "Welcome"
+    topics: list[str] = []  # phrases that name something the page is about
+    for phrase in re.split(
+        r"[,.;:]|\band\b|\bwith\b|\bfor\b|\bof\b", description.partition(":")[2] or description
+    ):
+        words = _INTRODUCTION.sub("", phrase.strip())
+        if words and len(words.split()) <= 4 and not _LAYOUT.search(words):
+            topics.append(words[:1].upper() + words[1:])
+    topics = list(dict.fromkeys(topics))[:6] or ["About us", "Services", "Contact"]
     color = next(
         (code for name, code in _COLORS.items() if re.search(rf"\b{name}\b", description, re.IGNORECASE)),
         "#2563eb",
@@ -181,14 +188,8 @@ def sketch(description: str) -> Canvas:
         canvas.blocks.append(Block("picture", 0, top, canvas.width, 320))
         top += 320
     welcome = f"Welcome to {title}"
-    line(
-        welcome,
-        max(_MARGIN, (canvas.width - round(0.55 * 36 * len(welcome))) / 2),
-        top + 40,
-        36,
-        "#111827",
-        bold=True,
-    )
+    left = max(_MARGIN, (canvas.width - round(0.55 * 36 * len(welcome))) / 2)
+    line(welcome, left, top + 40, 36, "#111827", bold=True)
     top += 130
     width = (canvas.width - 4 * _MARGIN) / 3
     for number, topic in enumerate(topics):  # cards, three in a row
@@ -201,17 +202,6 @@ def sketch(description: str) -> Canvas:
     line(f"© {title}. All rights reserved.", _MARGIN, top + 24, 16, "#ffffff")
     canvas.height = top + 72
     return canvas
-
-
-def _topics(description: str) -> list[str]:
-    """Phrases that name something the page is about, at most six."""
-    about = description.partition(":")[2] or description
-    topics: list[str] = []
-    for phrase in re.split(r"[,.;:]|\band\b|\bwith\b|\bfor\b|\bof\b", about):
-        words = _INTRODUCTION.sub("", phrase.strip())
-        if words and len(words.split()) <= 4 and not _LAYOUT.search(words):
-            topics.append(words[:1].upper() + words[1:])
-    return list(dict.fromkeys(topics))[:6] or ["About us", "Services", "Contact"]
 
 
 def apply_remarks(canvas: Canvas, remarks: str) -> int:

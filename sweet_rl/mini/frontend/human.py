@@ -1,7 +1,6 @@
 """The scripted human who compares both pages: deterministic, and without a model.
 
-It says its differences in short sentences of one form, each with a weight: about how many square pixels look
-wrong.
+It says its differences in short sentences of one form, each with a weight: about how many square pixels look wrong.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """Mini-web: pages for Frontend Design that need no download, generated from a seed.
 
-Rows have exactly the fields of ColBench's frontend tasks. The first k pages of a longer list are the shorter
-list; two pages of one list never have the same arrangement (elements and classes), and the splits share none.
-Words and classes are in `pages.json`; `only_for` names the topics of kinds that do not suit them all.
-
-Published behaviour: docs/published/sweet_rl.md#files, #frontend-design.
+The first k pages of a longer list are the shorter list; two pages of one list never have the same arrangement, and the
+splits share none. Words and classes are in `pages.json`. Published behaviour: docs/published/sweet_rl.md#files.
 """
 
 from __future__ import annotations
@@ -35,11 +32,12 @@ TAILWIND = "https://cdn.jsdelivr.net/npm/tailwindcss@2.2.19/dist/tailwind.min.cs
 
 WORDS: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
 
-KINDS = tuple(WORDS["purposes"])
-"""Every kind of page in the order in which they take turns; each is a template of this name."""
-
-_MACROS = ("site.html.j2", "blocks.html.j2", "frame.html.j2")
-"""Known to each other in this order, and to every kind of page."""
+KINDS = tuple(WORDS["purposes"])  # Of pages, in the order in which they take turns; each is a template
+_MACROS = (
+    "site.html.j2",
+    "blocks.html.j2",
+    "frame.html.j2",
+)  # Known to each other, and to every kind of page
 _VOID = frozenset({"br", "hr", "img", "input", "link"})
 
 

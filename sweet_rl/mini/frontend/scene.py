@@ -1,8 +1,6 @@
-"""The visible content of a rendered page: texts with the position of their letters, coloured areas,
-pictures, fields.
+"""The visible content of a rendered page: texts with the position of their letters, coloured areas, pictures, fields.
 
-All lengths are CSS pixels from the page's top left corner. Where letters are is read from the picture: a
-box has the largest width of a line, not its own.
+Lengths are CSS pixels from the top left corner. Where letters are is read from the picture.
 """
 
 from __future__ import annotations

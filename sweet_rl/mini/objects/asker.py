@@ -22,11 +22,8 @@ from sweet_rl.worlds.question_games.game import QuestionTranscript
 Answer = Callable[[str, str], str | None]
 """What the oracle would say to a question about a word: "Yes.", "No.", or something else where it cannot say."""
 
-MOST_WORDS = 20
-"""Up to so many words the basic questions can distinguish; more have too many sets that can be left."""
-
-_NEARLY_BEST_BITS = 0.05
-"""Questions whose information is within this of the best are as good; which is asked is drawn."""
+MOST_WORDS = 20  # that the basic questions can distinguish; more have too many sets that can be left
+_NEARLY_BEST_BITS = 0.05  # Questions whose information is within this of the best are as good
 
 _BARE = set_of(ENGLISH["bare"])
 

@@ -1,8 +1,6 @@
-"""The English of Twenty Questions: words, stems, the frames of questions, phrases to look up; it knows no
-objects.
+"""The English of Twenty Questions: words, stems, the frames of questions, phrases to look up; it knows no objects.
 
-Stems need not be words: two forms of a word have to fall together, two words apart. What is special is
-listed.
+Stems need not be words: two forms of a word have to fall together, two words apart. What is special is listed.
 """
 
 from __future__ import annotations
@@ -37,7 +35,13 @@ def stem(word: str) -> str:
     """What the forms of a word have in common: `cuts`, `cutting` and `cut` become `cut`."""
     word = _FORMS.get(word, word)
     if len(word) > 3 and word not in _KEPT:
-        word = _singular(word)
+        if word.endswith("ies"):
+            word = word[:-3] + "y"
+        elif word.endswith(("sses", "shes", "ches", "xes", "zes")):
+            word = word[:-2]
+        elif word.endswith("s") and not word.endswith(("ss", "us", "is")):
+            word = word[:-1]
+        word = _FORMS.get(word, word)
     if len(word) <= 3 or word in _KEPT:
         return word
     for ending in ("ing", "ed"):
@@ -45,16 +49,6 @@ def stem(word: str) -> str:
         if base != word and len(base) >= 3 and re.search("[aeiouy]", base):
             return base[:-1] if base[-1] == base[-2] and base[-1] not in "sle" else base
     return word[:-1] if word.endswith("e") and not word.endswith("ee") else word
-
-
-def _singular(word: str) -> str:
-    if word.endswith("ies"):
-        word = word[:-3] + "y"
-    elif word.endswith(("sses", "shes", "ches", "xes", "zes")):
-        word = word[:-2]
-    elif word.endswith("s") and not word.endswith(("ss", "us", "is")):
-        word = word[:-1]
-    return _FORMS.get(word, word)
 
 
 _WORDS = re.compile(r"[^\W_]+")

@@ -1,9 +1,8 @@
 """The oracle of Twenty Questions without a model: a table of 157 objects and a reader of questions.
 
-A set of objects is an integer with a bit for each, the first object's the lowest. A question is read from
-left to right: words change what the next phrase is about (`is`: what it is, `have`: its parts, `you`: what
-people do with it, ...); each phrase is looked up there; `or`, `and`, `not` join what was found. One word that
-is not understood makes it invalid. Published behaviour: docs/published/archer.md#twenty-questions.
+A set of objects is an integer with a bit for each. A question is read from left to right: words change what the next
+phrase is about, each phrase is looked up there; `or`, `and`, `not` join what was found. One word that is not understood
+makes it invalid. Published behaviour: docs/published/archer.md#twenty-questions.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""The steps of `demo_archer`: games of a teacher, policies that imitate them, online algorithms.
+"""The steps of `demo_archer`: games of a teacher, policies that imitate them, online algorithms; each seed has its own.
 
-Every seed has games of the teacher, a policy that imitates them and test games of its own; all methods of a
-seed begin with that policy and are measured on those games. What all runs have in common is in
-configs/archer/demo_20q.yaml, what each method has of its own in `METHODS`.
+What all runs have in common is in configs/archer/demo_20q.yaml, what each method has of its own in `METHODS`.
 """
 
 from __future__ import annotations
@@ -30,14 +28,9 @@ CONFIG: Final = "demo_20q"
 TASKS: Final = "twenty-questions:sixteen"
 
 TEACHER: Final = "hasty"
-SKILL: Final = 0.3
-"""Of the teacher: the share of games in which it asks. In the others it only names words, and so wins its
-soonest games by luck."""
-
+SKILL: Final = 0.3  # Of the teacher: the share of games in which it asks; in the others it only names words
 TEACHER_GAMES, TEST_GAMES = 160, 20  # Games for each word: to imitate, and to measure every policy on
-
-WIDTH, LAYERS = 64, 2
-"""Of the policy. A critic begins with the policy's own layers, so that it can read a dialogue."""
+WIDTH, LAYERS = 64, 2  # Of the policy, with whose layers a critic begins
 
 _SETTINGS: Final = tomllib.loads(files(__package__).joinpath("settings.toml").read_text("utf-8"))
 IMITATION: Final[Overrides] = _SETTINGS["imitation"]
@@ -46,19 +39,17 @@ ARCHER: Final = METHODS["archer"]
 
 EXACT: Final = "archer_exact"  # ArCHer with the exact advantage of the best play in the place of its critic's
 
-ABLATIONS: Final = ("archer_single", "archer_at_once", EXACT, "chai")
-"""Run where they are asked for: they take as long as ArCHer does, and the slowest rival even longer."""
-
-BOUNDS: Final = {"best": 1, "namer": 1, "random": TEST_GAMES}
-"""Scripted players that bound what can be reached, and how many games of each word say how good they are."""
-
-LEVEL: Final = -5.5
-"""The return whose cost in games is counted: half of the way from naming the words in order to the best play."""
-
+ABLATIONS: Final = ("archer_single", "archer_at_once", EXACT, "chai")  # Run where they are asked for
+BOUNDS: Final = {
+    "best": 1,
+    "namer": 1,
+    "random": TEST_GAMES,
+}  # Scripted players, and games of each word to say how good
+LEVEL: Final = (
+    -5.5
+)  # Whose cost in games is counted: half of the way from naming words in order to the best play
 START = "start"  # What stands for the policy before online learning, where methods are named
-
-_TEST_SEED = 1_000
-"""Added to a seed: its test games, the same for all of its policies; they are not learnt from."""
+_TEST_SEED = 1_000  # Added to a seed: its test games, the same for all of its policies
 
 
 @dataclass(frozen=True, slots=True)

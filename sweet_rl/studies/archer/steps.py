@@ -1,8 +1,7 @@
 """The steps of `demo_archer` that are no commands, each in a worker. Imports torch.
 
-Of sixteen words the best play is known exactly (`mini.objects.asker`): a policy that learns by what an
-utterance gains on it shows how much of a difference is the critic's. A critic is not told the word: if its
-advantages stay as they are with the dialogue of another word's game, it does not read the game.
+Of sixteen words the best play is known exactly (`mini.objects.asker`). A critic is not told the word: if its advantages
+stay as they are with the dialogue of another word's game, it does not read the game.
 """
 
 from __future__ import annotations

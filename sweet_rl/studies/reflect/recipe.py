@@ -1,8 +1,6 @@
 """The steps of `demo_reflect`: data of an expert teacher, two models of one seed, five ways to learn.
 
-Every seed has data, a tiny Llama and test games of its own: differences between seeds are those between
-tasks, too. The Llama is fine-tuned on texts, learns online, or both, with or without a reflection model
-beside it.
+The Llama of a seed is fine-tuned on texts, learns online, or both, with or without a reflection model beside it.
 """
 
 from __future__ import annotations
@@ -35,34 +33,22 @@ from sweet_rl.studies.reflect.worlds import (
 from sweet_rl.studies.runner import Chain, call
 from sweet_rl.worlds.alfworld.tasks import TOMATO
 
-RECORDS: Final = {TAXI: 8000, HOUSEHOLD: 3000}
-"""States that the teacher reflects on; of households, those of some 400 games."""
-
+RECORDS: Final = {TAXI: 8000, HOUSEHOLD: 3000}  # States that the teacher reflects on
 HOUSEHOLDS: Final = 250  # Homes of the published family of tasks; every fifth is held out
-
-RANDOM_SHARE: Final = 0.2
-"""Of a recorded player's moves, which the policy imitates: an imitator that has something left to learn."""
-
-REPOSITORIES: Final = 40
-"""To explore; each has about twenty questions. Those that are measured on are in no training text."""
-
+RANDOM_SHARE: Final = 0.2  # Of a recorded player's moves: so that its imitator has something left to learn
+REPOSITORIES: Final = (
+    40  # To explore, with some twenty questions each; those that are measured on are in no text
+)
 TEST_GAMES = 100  # Of each of the taxi's levels, that every policy is measured on
-
 WIDTH, LAYERS = 64, 2  # Of policy and reflection model
 
 TRAINING, FINE_TUNING, ONLINE = (SETTINGS[name] for name in ("training", "fine_tuning", "online"))
 
-REFLECTION_TEMPERATURE = 0.2
-"""A tiny model is never quite sure of a token, and of thirty drawn ones some are wrong."""
-
+REFLECTION_TEMPERATURE = 0.2  # Of thirty tokens that a tiny model draws at 1 some are wrong
 _AT_ONCE: Final = 256  # Of the teacher's work: what is finished together goes to the disk together
 
-_TOKENIZED = 2_000
-"""Texts that the tokenizer of a tiny model is learned from, or nearly so many; their words are those of all."""
-
-_REPEATS = {EXPLORE: 3, MOVED: 3, HOUSEHOLD: 2}
-"""How often every held-out question is asked, and every held-out household played."""
-
+_TOKENIZED = 2_000  # Texts that the tokenizer of a tiny model is learned from, or nearly so many
+_REPEATS = {EXPLORE: 3, MOVED: 3, HOUSEHOLD: 2}  # Of every held-out question and household
 _TEST_SEED = 1_000
 """Added to a seed for its test games: the same ones for all of its policies. The taxi's are drawn anew, from all starts."""
 
@@ -103,9 +89,6 @@ class ReflectStudy:
         name = "reader" if self.amounts[world].copies else "base"
         return self.folder / f"{world}-{name}-{seed}"
 
-    def _named(self, world: str, name: str, seed: int) -> Path:
-        return self.folder / f"{world}-{name}{self.labels.get(name, '')}-{seed}"
-
     def tuning(self, world: str, kind: str) -> Tuning:
         usual = self.amounts[world].tuning(kind)
         if not self.sft_updates:
@@ -116,15 +99,15 @@ class ReflectStudy:
         usual = self.amounts[world].online(method.key)
         return usual._replace(iterations=self.iterations or usual.iterations)
 
-    def tuned(self, world: str, kind: str, seed: int) -> Path:
-        return self._named(world, kind, seed)
+    def tuned(self, world: str, name: str, seed: int) -> Path:
+        return self.folder / f"{world}-{name}{self.labels.get(name, '')}-{seed}"
 
     def tuned_checkpoint(self, world: str, kind: str, seed: int) -> Path:
         run = self.tuned(world, kind, seed) / "000_supervised_pretrain"
         return run / f"checkpoint-{self.tuning(world, kind).updates}"
 
     def run(self, world: str, method: Method, seed: int) -> Path:
-        return self._named(world, method.policy_of or method.key, seed)
+        return self.tuned(world, method.policy_of or method.key, seed)
 
     def checkpoint(self, world: str, method: Method, seed: int) -> Path:
         if not method.online:
@@ -133,7 +116,7 @@ class ReflectStudy:
         return run / f"checkpoint-{self.online(world, method).iterations}"
 
     def report(self, world: str, method: Method, seed: int) -> Path:
-        return self._named(world, method.key, seed).with_suffix(".json")
+        return self.tuned(world, method.key, seed).with_suffix(".json")
 
     def playing(self, world: str, seed: int) -> dict[str, Any]:
         if world == TAXI:
@@ -278,12 +261,7 @@ def _learn(study: ReflectStudy, world: str, method: Method, seed: int) -> Step:
     flags = study.playing(world, seed)
     flags |= {"model_name": study.base(world, seed), "ckpt_path": output, "seed": seed}
     flags |= {"max_steps": online.iterations, "save_steps": online.iterations}
-    flags |= {
-        "per_device_eval_batch_size": online.episodes,
-        "learning_rate": online.rate,
-        **ONLINE,
-        **TRAINING,
-    }
+    flags |= {"per_device_eval_batch_size": online.episodes, "learning_rate": online.rate} | ONLINE | TRAINING
     flags |= amount.easier if method.curriculum else amount.whole
     flags |= study.tasks(world, seed, "train")
     if world in HOPS:

@@ -218,15 +218,14 @@ def _logged(study: Study, name: str) -> list[dict[str, Json]]:
 
 
 def _curves(study: Study, name: str) -> dict[str, Points]:
-    rows = _logged(study, name)
-    found = {
-        "loss": [(row["step"], row["loss"]) for row in rows],
-        "accuracy": [(row["step"], row["acc"]) for row in rows if "acc" in row],
-        "margin": [
-            (r["step"], r["chosen_reward"] - r["reject_reward"]) for r in rows if "reject_reward" in r
-        ],
-    }
-    return {key: tuple(points) for key, points in found.items() if points}
+    found: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for row in _logged(study, name):
+        found["loss"].append((row["step"], row["loss"]))
+        if "acc" in row:
+            found["accuracy"].append((row["step"], row["acc"]))
+        if "reject_reward" in row:
+            found["margin"].append((row["step"], row["chosen_reward"] - row["reject_reward"]))
+    return {key: tuple(points) for key, points in found.items()}
 
 
 def _report(study: Study, name: str) -> dict[str, Json]:

@@ -61,8 +61,12 @@ class Study:
         return self.path(f"{name}.test.jsonl")
 
 
-TRAIN = {"train_batch_size": 32, "micro_train_batch_size": 32, "eval_fraction": 0, "quiet": True}
-"""Flags of every training here."""
+TRAIN = {
+    "train_batch_size": 32,
+    "micro_train_batch_size": 32,
+    "eval_fraction": 0,
+    "quiet": True,
+}  # Of every training
 
 # The best of their grids on mini:trades=40:dev and mini:trades=10:dev with seed 0, by benchmarks/mini_settings.py.
 CRITIC = {"learning_rate": 1e-4, "max_epochs": 4, "beta": 100.0}
@@ -76,8 +80,8 @@ GUARDS = {"hard_negatives": 1, "twins": 0.33}  # What holds a policy while it le
 UNTRAINED = "untrained"  # The critic that is the agent before any training
 ORACLE = "oracle"  # Instead of a critic: who knows what a turn is worth
 
+# Critics that choose among turns at test time, and what they see
 CHOOSERS = {"critic": "solution", "critic_blind": "dialogue", UNTRAINED: "solution"}
-"""Critics that choose among turns at test time, and what they see."""
 
 
 def chosen_by(critic: str, turns: int) -> str:
@@ -85,8 +89,11 @@ def chosen_by(critic: str, turns: int) -> str:
     return f"best_of_{turns}_by_{critic}"
 
 
-LINES = ("insider", "expert", "random")
-"""Scripted agents that bound what can be reached: who knows the true prior, the teacher, who forgets."""
+LINES = (
+    "insider",
+    "expert",
+    "random",
+)  # Know the true prior, teach, and forget: they bound what can be reached
 
 
 @dataclass(frozen=True, slots=True)
