@@ -39,13 +39,10 @@ NO_RESPONSE = "No response."
 
 
 class StopReason(StrEnum):
-    """Why an episode ended: the agent answered, the world came to its own end, or it was cut short.
+    """Why an episode ended. Each step that is the last one names it (`StepResult.stop_reason`)."""
 
-    `ENDED` is a game solved, lost or over, a purchase made.
-    """
-
-    ANSWERED = "answered"
-    ENDED = "ended"
+    ANSWERED = "answered"  # the agent handed in an answer, which is graded behind the episode
+    ENDED = "ended"  # the world came to its own end: a game is solved, lost or over, a purchase made
     TURN_LIMIT = "turn_limit"
     CONTEXT_FULL = "context_full"
     USER_FAILED = "user_failed"

@@ -100,8 +100,10 @@ def flags_here(function: Callable[..., Any], arguments: Sequence[str]) -> tuple[
     options: Options | None = getattr(function, "options", None)
     if options is None:
         return own
-    every = {one.name: one for name in options.names() for one in options.flags(name)}
-    typed, _ = _split((*own, *every.values()), own, arguments, lenient=True)
+    typed, _ = _split(own, own, arguments, lenient=True)
+    if any(name.startswith("-") for name in typed):  # whose flag it is decides whether a value follows
+        every = {one.name: one for name in options.names() for one in options.flags(name)}
+        typed, _ = _split((*own, *every.values()), own, arguments, lenient=True)
     return (*own, *joined_flags(function, typed))
 
 

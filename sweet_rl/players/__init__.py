@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -107,7 +108,8 @@ class ModelFlags(MaxTokens, Tokenizer, Placement, VLLM, Requests):
 
     def check_together(self) -> None:
         super().check_together()
-        asked_with(self, "agent")
+        if self.agent_request or self.agent_header:
+            asked_with(self, "agent")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,7 +265,8 @@ class HumanFlags(ServerPlace, Requests):
 
     def check_together(self) -> None:
         super().check_together()
-        asked_with(self, "env")
+        if self.env_request or self.env_header:
+            asked_with(self, "env")
 
     @property
     def server_named(self) -> bool:
@@ -324,8 +327,11 @@ def engine_of(agent: AgentFlags, world: World) -> str:
     if engine not in ENGINES and not POLICIES.knows(engine):
         raise no_such("--agent", engine, (*ENGINES, *POLICIES.names()))
     where = f" for --world {world.name}" if world.name else ""
-    worlds = [name for name in names() if model in world_of(name).agents]
-    scripted = world.agents if world.name else tuple(worlds and (model,))
+
+    def played() -> list[str]:
+        return [name for name in names() if model in world_of(name).agents]
+
+    scripted = tuple(world.agents) if world.name else (model,) * bool(played())
     if engine == "scripted" and model not in scripted:
         raise no_such(f"scripted agent{where}", model, scripted)
     if engine != "auto":
@@ -338,10 +344,25 @@ def engine_of(agent: AgentFlags, world: World) -> str:
         return "vllm"
     own = POLICIES.knows(model)
     if is_no_model(model) and not own:
-        elsewhere = f"{model} plays {', '.join(worlds)}. " if worlds else ""
+        elsewhere = f"{model} plays {', '.join(worlds)}. " if (worlds := played()) else ""
         hint = f"{elsewhere}{WHAT_A_MODEL_IS} --agent transformers, vllm or openai."
         raise no_such(f"agent{where}", model, (*scripted, *POLICIES.names()), hint)
     return OWN if own else "transformers"
+
+
+def check_contract(player: Any, whose: str, method: str) -> None:
+    """Whether who was made, by anyone's class, keeps the contract."""
+    lacking = [] if hasattr(player, "name") else ["name"]
+    lacking += [
+        f"async def {one}"
+        for one in (method, "close")
+        if not inspect.iscoroutinefunction(getattr(player, one, None))
+    ]
+    if lacking:
+        kind = "User" if method == "reply" else "Policy"
+        raise UsageError(
+            f"The {whose} is {player!r}, which has no `{'` and no `'.join(lacking)}`: write it (sweet_rl.{kind})."
+        )
 
 
 def is_no_model(name: str) -> bool:

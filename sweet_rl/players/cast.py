@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,7 @@ from sweet_rl.players import (
     WHAT_A_MODEL_IS,
     HumanFlags,
     PlayerFlags,
+    check_contract,
     engine_of,
     is_no_model,
     tokenizer_facts,
@@ -113,12 +115,8 @@ class Cast:
 
     def settings(self) -> dict[str, Json]:
         """What decides about the content of an episode: a file may be continued only with the same."""
-        return (
-            self.world.settings(self.options)
-            | {"seed": self.seed}
-            | self.agent_settings()
-            | self.human_settings()
-        )
+        own = self.world.settings(self.options) | {"seed": self.seed}
+        return own | self.agent_settings() | self.human_settings()
 
     @asynccontextmanager
     async def opened(
@@ -131,20 +129,17 @@ class Cast:
         user: User | None = None,
         policy: Policy | None = None,
     ) -> AsyncIterator[Playing]:
-        """Agent, human and world; what is made is closed with the block.
+        """Agent, human and world; what is made is closed with the block, `user` and `policy` by their owner.
 
-        Args:
-            tasks: what the agent will play; None: there is none.
-            path: the file that rows go to, for worlds that keep files beside it.
-            samples: the number of an episode's repeat, by its task's identity and its seed.
-            user: who answers, as an object; its owner closes it.
-            policy: who acts, likewise.
+        `tasks` are what the agent will play (None: there is none), `path` is the file that rows go to, `samples` the
+        number of an episode's repeat, by its task's identity and its seed.
         """
         async with AsyncExitStack() as stack:
             if user is None:
                 with tracking.role("user"):
                     user = await self.make_user(concurrency)
                 if user is not None:
+                    check_contract(user, f"human of {self.world.name}", "reply")
                     stack.push_async_callback(user.close)
                     if self.human_served:
                         tracking.permits(user.name)
@@ -154,8 +149,13 @@ class Cast:
                 stack.push_async_callback(policy.close)
             if policy is not None:
                 stack.enter_context(giving(policy, self.system_prompt()))
-            options = self.options.beside(path, samples or {})
-            yield Playing(await stack.enter_async_context(self.world.open(options, user)), user, policy)
+            opening: Any = self.world.open(self.options.beside(path, samples or {}), user)
+            if not hasattr(opening, "__aenter__"):
+                raise UsageError(
+                    f"`open` of the world {self.world.name} is no async context manager: write @asynccontextmanager "
+                    "above `async def open(self, options, user)`, and `yield` a function that makes an Env."
+                )
+            yield Playing(await stack.enter_async_context(opening), user, policy)
 
     # The agent.
 
@@ -168,11 +168,10 @@ class Cast:
         """Find what is wrong with the agent before anything starts."""
         with self._in_words():
             agent, engine = self.agent, self.engine
-            key_in(agent.agent_api_key_var)
-            key_in(agent.reflection_api_key_var)
-            for urls in (agent.agent_base_url, agent.reflection_base_url):
-                if urls is not None:
-                    base_url_from("", 0, urls)
+            for variable in filter(None, (agent.agent_api_key_var, agent.reflection_api_key_var)):
+                key_in(variable)
+            for urls in filter(None, (agent.agent_base_url, agent.reflection_base_url)):
+                base_url_from("", 0, urls)
             if engine == OWN:
                 POLICIES.find(agent.agent_model if agent.agent == "auto" else agent.agent)
             for model in (None if engine in {OWN, "scripted"} else agent.agent_model, agent.reflection_model):
@@ -241,15 +240,14 @@ class Cast:
             from sweet_rl.training.scoring import CandidateScorer
         except ImportError as error:
             raise missing_package("torch", "transformers", needed_for="a critic") from error
+        solutions = {task.task_id: task.ground_truth for task in tasks}
         return BestOfN(
             acting,
             CandidateScorer(model, device=agent.device, dtype=agent.dtype),
             encoding_of(model, needs_header=False),
             tokenizer=tokenizer_facts(agent, self.engine).digest,
             n=agent.agent_best_of_n,
-            solutions={task.task_id: task.ground_truth for task in tasks}
-            if agent.critic_sees == "solution"
-            else None,
+            solutions=solutions if agent.critic_sees == "solution" else None,
             seed=self.seed,
         )
 
@@ -295,8 +293,11 @@ class Cast:
         if engine == OWN:
             flag = "agent_model" if agent.agent == "auto" else "agent"
             own: Policy = POLICIES.make(getattr(agent, flag), wanted, flag=flag)
+            check_contract(own, f"agent {getattr(agent, flag)}", "act")
             return own
-        scripted = await self.world.make_agent(wanted)
+        made: Any = self.world.make_agent(wanted)
+        scripted: Policy = await made if inspect.isawaitable(made) else made
+        check_contract(scripted, f"agent {agent.agent_model} of {self.world.name}", "act")
         if agent.tokenizer and isinstance(scripted, ScriptedPolicy):
             scripted.chat_format = TokenizerChat.from_pretrained(agent.tokenizer, "--tokenizer")
         return scripted
@@ -355,16 +356,12 @@ class Cast:
 
     @property
     def human_served(self) -> bool:
-        """Whether a server is asked for who answers."""
-        human = self.human
+        """Whether a server is asked for who answers; under auto not where no model plays the human."""
+        human, named = self.human, self.human.server_named
         if not self.simulated:
-            return human.server_named and self.world.user.by == "oracle"
-        if human.server_named:
-            return True
-        here = (
-            {"scripted"} if self.world.user.model else {"scripted", "auto"}
-        )  # where no model plays the human
-        return human.env_model not in here and not USERS.knows(human.env_model)
+            return named and self.world.user.by == "oracle"
+        here = {"scripted"} if self.world.user.model else {"scripted", "auto"}
+        return named or (human.env_model not in here and not USERS.knows(human.env_model))
 
     def check_human(self) -> None:
         """Find what is wrong with who answers before anything starts."""
@@ -388,7 +385,8 @@ class Cast:
                     "The scripted human looks at pages in this process; no server offers that. Leave out "
                     f"{PLACE_FLAGS}, or name a vision model of the server with --env_model."
                 )
-            key_in(human.env_api_key_var)
+            if human.env_api_key_var:
+                key_in(human.env_api_key_var)
             if self.human_served and human.oracle == "openai":
                 base_url_from("", 0, ",".join(human.urls))
             if self.human_served and self.simulated:
@@ -422,36 +420,40 @@ class Cast:
 
     async def make_user(self, concurrency: int) -> User | None:
         """The simulated human, or the oracle, whom the caller closes; None where the world itself answers."""
-        human, world, model = self.human, self.world, self.human.env_model
-        if world.user.by == "world":
+        if self.world.user.by == "world":
             return None
-        if not self.human_served:
-            own: User = (
-                USERS.make(model, world, flag="env_model") if self.own_human else world.user.make(world.name)
-            )
-            return own
-        asked = {"retry": retry_of(human), **asked_with(human, "env")} if human.oracle == "openai" else {}
+        if self.human_served:
+            return await self._served_user(concurrency)
+        if not self.own_human:
+            return self.world.user.make(self.world.name)
+        own: User = USERS.make(self.human.env_model, self.world, flag="env_model")
+        return own
+
+    async def _served_user(self, concurrency: int) -> User:
+        human, world, model = self.human, self.world, self.human.env_model
+        asked = asked_with(human, "env")
         if not self.simulated:
+            served = human.oracle == "openai"
             return world.user.make_oracle(
                 human.oracle,
-                ",".join(human.urls) if human.oracle == "openai" else str(human.env_base_url),
+                ",".join(human.urls) if served else str(human.env_base_url),
                 model=None if model in {"auto", "scripted"} else model,
                 api_key=key_in(human.env_api_key_var),
                 world=world.name,
                 concurrency=concurrency,
-                **asked,
+                **({"retry": retry_of(human), **asked} if served else {}),
             )
-        template = self.human_prompt()
-        named_by = (
-            f"The human's server is named by {PLACE_FLAGS}, its model by --env_model; {world.user.hint}"
+        template, place = (
+            self.human_prompt(),
+            f"The human's server is named by {PLACE_FLAGS}, its model by --env_model",
         )
         client = client_of(
             human.urls,
             human,
             key_var=human.env_api_key_var,
-            named_by=self.words(named_by),
+            named_by=self.words(f"{place}; {world.user.hint}"),
             max_connections=concurrency,
-            **asked_with(human, "env"),
+            **asked,
         )
         try:
             with self._in_words():
@@ -470,23 +472,23 @@ class Cast:
         if named and model not in _HUMANS_HERE and not USERS.knows(model):
             return model
         try:
-            models = await client.models()
+            offered = [str(one["id"]) for one in await client.models()]
         except ServiceError as error:
             if named or model == "auto":
                 raise
-            hint = f"{OWN_HUMAN} {_SERVER_FLAGS} The usual one: {error}"
-            raise no_such(
-                "--env_model without a server", model, (*_HUMANS_HERE, *USERS.names()), hint
-            ) from error
-        offered, url = [str(one["id"]) for one in models], shown(self.human.urls[0])
-        if named and model not in {"auto", *offered}:
-            names_there = f" (it offers {', '.join(offered)})" if offered else ""
-            raise UsageError(
-                f"--env_model {model} answers in this process, and {url} offers no model of that name{names_there}. "
-                f"Leave out {PLACE_FLAGS}, or name another --env_model."
+            hint, here = (
+                f"{OWN_HUMAN} {_SERVER_FLAGS} The usual one: {error}",
+                (*_HUMANS_HERE, *USERS.names()),
             )
-        if model != "auto":
-            return model
-        if not offered:
-            raise UsageError(f"{url} offers no model; name one with --env_model.")
-        return offered[0]
+            raise no_such("--env_model without a server", model, here, hint) from error
+        url = shown(self.human.urls[0])
+        if model == "auto":
+            if not offered:
+                raise UsageError(f"{url} offers no model; name one with --env_model.")
+            return offered[0]
+        if named and model not in offered:
+            raise UsageError(
+                f"--env_model {model} answers in this process, and {url} offers no model of that name (it offers "
+                f"{', '.join(offered) or 'none'}). Leave out {PLACE_FLAGS}, or name another --env_model."
+            )
+        return model

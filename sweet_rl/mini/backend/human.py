@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence, Set
 from functools import cached_property, lru_cache
 from itertools import takewhile
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sweet_rl.mini.backend.facts import MAX_REPLY, Fact, facts_of
 from sweet_rl.mini.backend.questions import (
@@ -28,7 +28,9 @@ from sweet_rl.mini.backend.questions import (
 )
 from sweet_rl.prompts import parse_simulator_prompt
 from sweet_rl.types import Message, UserContext, UserReply
-from sweet_rl.users.protocol import ServedMessage
+
+if TYPE_CHECKING:
+    from sweet_rl.users.protocol import ServedMessage
 
 _DONT_KNOW = ("I don't know about that.", "I'm not sure about that, sorry.", "I have no information on that.")
 _ALL_TOLD = ("That's all I know about it.", "I think you have everything I know.")
