@@ -35,7 +35,7 @@ from sweet_rl.openai_client.replies import server_error
 from sweet_rl.reflect_data.teachers import extract_action
 from sweet_rl.thoughts import split_thoughts
 from sweet_rl.types import AgentTurn, Message, Task, Trajectory
-from sweet_rl.users.protocol import ServedMessage, read_chat, reply_body, stream_body
+from sweet_rl.users.protocol import ServedMessage, read_request, reply_body, stream_body
 from sweet_rl.worlds.adventures import is_refused, listed_actions, typed
 from sweet_rl.worlds.auto_explore.repositories import split_command
 from sweet_rl.worlds.dialogue import PARSERS
@@ -323,7 +323,8 @@ def answered(text):
 
 
 def streamed(text):
-    asked = read_chat(json.dumps({"model": "m", "messages": [{"role": "user", "content": text}]}).encode())
+    body = {"model": "m", "messages": [{"role": "user", "content": text}], "stream": True}
+    asked = read_request(json.dumps(body).encode(), chat=True)
     return stream_body(asked, reply_body(asked, [text], 1))
 
 

@@ -90,17 +90,8 @@ class OpenAIUser:
 class VisionUser(OpenAIUser):
     """Shows a model the draft and the page that is wanted, and asks what the human says.
 
-    Args:
-        client: connections to the servers; closed with the user.
-        model: the servers' name for the model.
-        prompt_template: sent as it is, but for `{problem_description}` and `{dialogue_history}` where it
-            has them (the published one has neither).
-        image_url: one of `DATA_URLS`.
-        system_prompt: the system message; none as published.
-        settings: `temperature` and `max_tokens`, as of `OpenAIUser`.
-
-    Raises:
-        TypeError: from `reply`, for a context without pictures.
+    As `OpenAIUser`; the prompt is sent as it is, but for `{problem_description}` and `{dialogue_history}` where it
+    has them (the published one has neither), and there is no system message by default. `image_url` is one of `DATA_URLS`.
     """
 
     def __init__(

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Final, NamedTuple
@@ -34,8 +34,7 @@ from sweet_rl.users.protocol import (
     RequestProblem,
     ServedMessage,
     Speaker,
-    read_chat,
-    read_completion,
+    read_request,
     reply_body,
     stream_body,
 )
@@ -70,7 +69,6 @@ class SimulatorServer:
         self._fault_profile = fault_profile or FaultProfile()
         self._host, self._api_key, self._limits = host, api_key, limits or Limits()
         self._speakers: dict[str, Speaker] = {**speakers, "echo": _echo}
-        self._started = int(time.time())
         self._requests = self._active = self._max_active = 0
         self._service_s = 0.0
         self._faults: Counter[str] = Counter()
@@ -81,8 +79,8 @@ class SimulatorServer:
             client_max_size=self._limits.body_bytes,
             middlewares=[_errors_as_openai_writes_them, guard(self._host, self._limits)],
         )
-        app.router.add_post("/v1/chat/completions", partial(self._serve, read=read_chat))
-        app.router.add_post("/v1/completions", partial(self._serve, read=read_completion))
+        app.router.add_post("/v1/chat/completions", partial(self._serve, chat=True))
+        app.router.add_post("/v1/completions", partial(self._serve, chat=False))
         app.router.add_get("/v1/models", self._models)
         app.router.add_get("/v1/models/{model}", self._models)
         app.router.add_get("/health", self._health)
@@ -90,7 +88,6 @@ class SimulatorServer:
         return app
 
     def _check_key(self, request: web.Request) -> None:
-        """Refuse who does not bring the key."""
         sent = request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
         if self._api_key and not hmac.compare_digest(
             sent.encode("utf-8", "surrogateescape"), self._api_key.encode()
@@ -100,8 +97,7 @@ class SimulatorServer:
 
     def _speaker(self, name: str) -> Speaker:
         if name not in self._speakers:
-            offered = ", ".join(self._speakers)
-            problem = f"The model {name!r} does not exist; this server offers {offered}."
+            problem = f"The model {name!r} does not exist; this server offers {', '.join(self._speakers)}."
             raise RequestProblem(404, problem, "model", "model_not_found")
         return self._speakers[name]
 
@@ -111,7 +107,7 @@ class SimulatorServer:
         name = request.match_info.get("model")
         if name is not None:
             self._speaker(name)
-        about = {"object": "model", "created": self._started, "owned_by": "sweet_rl"}
+        about = {"object": "model", "created": int(time.time()), "owned_by": "sweet_rl"}
         cards = [{"id": one, **about} for one in self._speakers if name in {None, one}]
         return web.json_response({"object": "list", "data": cards} if name is None else cards[0])
 
@@ -120,38 +116,31 @@ class SimulatorServer:
 
     async def _stats(self, _: web.Request) -> web.Response:
         """Counters since the start; `service_s` adds up the seconds from each request to its reply."""
-        return web.json_response(
-            {
-                "requests": self._requests,
-                "faults": self._faults,
-                "service_s": self._service_s,
-                "max_concurrent": self._max_active,
-            }
-        )
+        counts = {"requests": self._requests, "faults": self._faults, "max_concurrent": self._max_active}
+        return web.json_response({**counts, "service_s": self._service_s})
 
-    async def _serve(self, request: web.Request, read: Callable[[bytes], Request]) -> web.StreamResponse:
-        """One request through the fault_profile to its reply."""
-        number = self._requests
+    async def _serve(self, request: web.Request, *, chat: bool) -> web.StreamResponse:
+        """One request: read, answered, and what happens to it on the way."""
+        number, profile, started = self._requests, self._fault_profile, time.perf_counter()
         self._requests += 1
         self._active += 1
         self._max_active = max(self._max_active, self._active)
-        started = time.perf_counter()
         try:
-            limit = self._fault_profile.max_in_flight
-            if limit is not None and self._active > limit:
+            if profile.max_in_flight is not None and self._active > profile.max_in_flight:
                 self._faults["turned_away"] += 1
-                raise RequestProblem(429, f"More than {limit} requests in work.", code="rate_limit")
+                raise RequestProblem(
+                    429, f"More than {profile.max_in_flight} requests in work.", code="rate_limit"
+                )
             self._check_key(request)
             if request.content_type != "application/json":
                 raise RequestProblem(
                     415, f"The Content-Type must be application/json, got {request.content_type}."
                 )
-            asked = read(content := await request.read())
+            asked = read_request(content := await request.read(), chat=chat)
             long = len(content) > _READ_AT_ONCE  # others are answered meanwhile
             texts = await asyncio.to_thread(self._speak, asked) if long else self._speak(asked)
-            latency_s, fault = self._fault_profile.draw(number)
-            if latency_s:
-                await asyncio.sleep(latency_s)
+            latency_s, fault = profile.draw(number)
+            await asyncio.sleep(latency_s)
             if fault is not None:
                 self._faults[fault] += 1
             return await self._respond(request, asked, texts, number, fault)

@@ -41,25 +41,20 @@ def create(content="one two  three\nfour", model="echo", **more):
     [
         ({}, "one two  three\nfour", "stop"),
         ({"max_tokens": 3}, "one two  three", "length"),
-        ({"max_tokens": 4}, "one two  three\nfour", "stop"),
-        ({"max_completion_tokens": 1}, "one", "length"),
-        ({"stop": "three"}, "one two  ", "stop"),
+        ({"max_completion_tokens": 4}, "one two  three\nfour", "stop"),
         ({"stop": ["four", "two"]}, "one ", "stop"),
-        ({"stop": "four", "max_tokens": 2}, "one two", "length"),
-        ({"temperature": 0, "top_p": 0.5, "seed": 3, "user": "me", "presence_penalty": 1}, "one two  three\nfour", "stop"),
-        ({"metadata": {"run": "1"}, "tools": [], "response_format": {"type": "text"}}, "one two  three\nfour", "stop"),
+        ({"stop": "four", "max_tokens": 2, "n": 3}, "one two", "length"),
+        ({"temperature": 0, "seed": 3, "user": "me", "metadata": {"run": "1"}, "tools": [], "stream": False}, "one two  three\nfour", "stop"),
     ],
 )  # fmt: skip
 def test_what_is_asked_for_is_what_comes(more, text, reason):
     reply = with_client(create(**more))
-    (choice,) = reply.choices
-    assert (choice.message.content, choice.finish_reason) == (text, reason)
-    assert (reply.usage.prompt_tokens, reply.usage.completion_tokens) == (4, len(text.split()))
+    count = more.get("n", 1)
+    assert [(c.message.content, c.finish_reason) for c in reply.choices] == [(text, reason)] * count
+    assert (reply.usage.prompt_tokens, reply.usage.completion_tokens) == (4, count * len(text.split()))
 
 
-def test_several_choices_and_pieces_with_usage():
-    assert [c.message.content for c in with_client(create("a", n=3)).choices] == ["a"] * 3
-
+def test_a_reply_in_pieces_with_usage():
     async def pieces(client):
         options = {"include_usage": True}
         stream = await create("one two three", n=2, max_tokens=2, stream=True, stream_options=options)(client)
@@ -106,24 +101,13 @@ def test_a_key_where_one_is_asked_for():
 @pytest.mark.parametrize(
     ("more", "param"),
     [
-        ({"logprobs": True}, "logprobs"),
-        ({"logprobs": True, "top_logprobs": 3}, "logprobs"),
-        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
-        ({"tool_choice": "required"}, "tool_choice"),
-        ({"response_format": {"type": "json_object"}}, "response_format"),
-        ({"logit_bias": {"5": 1}}, "logit_bias"),
-        ({"audio": {"voice": "ash"}}, "audio"),
-        ({"web_search_options": {}}, "web_search_options"),
-        ({"extra_body": {"guided_json": {}}}, "guided_json"),
-        ({"n": 129}, "n"),
-        ({"n": True}, "n"),
-        ({"max_tokens": 0}, "max_tokens"),
-        ({"max_tokens": 5, "max_completion_tokens": 5}, "max_tokens"),
-        ({"stop": ["a", "b", "c", "d", "e"]}, "stop"),
-        ({"stop": ""}, "stop"),
-        ({"stream_options": {"include_usage": True}}, "stream_options"),
+        ({"logprobs": True, "top_logprobs": 3}, "logprobs"), ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
+        ({"response_format": {"type": "json_object"}}, "response_format"), ({"stream_options": {"include_usage": True}}, "stream_options"),
+        ({"audio": {"voice": "ash"}}, "audio"), ({"extra_body": {"guided_json": {}}}, "guided_json"), ({"n": 129}, "n"), ({"n": True}, "n"),
+        ({"max_tokens": 0}, "max_tokens"), ({"max_tokens": 5, "max_completion_tokens": 5}, "max_tokens"),
+        ({"stop": ["a", "b", "c", "d", "e"]}, "stop"), ({"stop": ""}, "stop"),
     ],
-)
+)  # fmt: skip
 def test_what_is_not_supported_is_refused_by_name(more, param):
     with pytest.raises(openai.BadRequestError) as raised:
         with_client(create("x", **more))
@@ -195,13 +179,8 @@ def test_the_human_over_http_says_what_it_says_in_process():
     usage = {"prompt_tokens": asked, "completion_tokens": given, "total_tokens": asked + given}
     assert body["usage"] == usage
     _, body = ask("/v1/completions", {"model": "scripted", "prompt": PROMPT})
-    assert [choice["text"] for choice in body["choices"]] == [said]
-
-
-def test_plain_completions_and_several_of_them():
-    status, body = ask("/v1/completions", {"model": "echo", "prompt": ["a", "b"], "n": 2})
-    assert status == 200
-    assert body["object"] == "text_completion"
+    assert (body["object"], body["choices"][0]["text"]) == ("text_completion", said)
+    _, body = ask("/v1/completions", {"model": "echo", "prompt": ["a", "b"], "n": 2})
     assert [(c["index"], c["text"]) for c in body["choices"]] == [(0, "a"), (1, "a"), (2, "b"), (3, "b")]
 
 
@@ -273,12 +252,7 @@ def test_weather_that_makes_no_sense_is_refused():
     assert drawn == {Fault.RESET, Fault.BAD_REQUEST}
     with pytest.raises(UsageError, match=r"earthquake.*Known are rate_limit"):
         FaultProfile(faults="rate_limit,earthquake")
-    for flags in (
-        {"fault_rate": 1.5},
-        {"fault_rate": 0.1, "faults": ""},
-        {"hang_s": -1},
-        {"latency_sigma": -1},
-    ):
+    for flags in ({"fault_rate": 1.5}, {"fault_rate": 0.1, "faults": ""}, {"hang_s": -1}):
         with pytest.raises(UsageError, match="--" + next(iter(flags))):
             FaultProfile(**flags)
 
