@@ -83,16 +83,11 @@ def _without_secrets(address: re.Match[str]) -> str:
     if not scheme.lower().startswith(("http", "ws")):
         return f"{scheme}{place}{rest}"
     whole = rest.rstrip(".;:!)}")
-    path, query, values = (
-        re.split(r"([?#])", whole, maxsplit=1) if re.search("[?#]", whole) else (whole, "", "")
-    )
+    path, query, values = [*re.split(r"([?#])", whole, maxsplit=1), "", ""][:3]
     parts = path.split("/")
-    parts = [
-        "[secret]"
-        if part and (_SECRET.search(part) or re.fullmatch("(api[-_]?)?keys?|tokens?", before, re.I))
-        else part
-        for before, part in zip(["", *parts], parts, strict=False)
-    ]
+    for number, (before, part) in enumerate(zip(["", *parts], parts, strict=False)):
+        if part and (_SECRET.search(part) or re.fullmatch("(api[-_]?)?keys?|tokens?", before, re.I)):
+            parts[number] = "[secret]"
     pairs = [value.partition("=") for value in re.split("[&;#]", values)] if query else []
     kept = [
         f"{name}={value}" if name.lower() in _PLAIN else f"{name}=[secret]" if equals else "[secret]"

@@ -231,11 +231,9 @@ class OpenAIClient:
         needed: bool = True,
     ) -> tuple[T, dict[str, Json]]:
         """What was read of the reply, and the request as the server took it."""
-        asking = body is not None
-        wanted = {**(body or {}), **(self._request if asking else {})}
-        wanted = {
-            name: value for name, value in wanted.items() if value is not None or name not in self._request
-        }
+        asking, own = body is not None, self._request if body is not None else {}
+        wanted = {**(body or {}), **own}
+        wanted = {name: value for name, value in wanted.items() if value is not None or name not in own}
         dialect = self._dialects.setdefault(str(wanted.get("model", "")), Dialect())
         if asking:
             self.stats.model = str(wanted.get("model", ""))
@@ -254,7 +252,7 @@ class OpenAIClient:
                         one.outstanding / one.limiter.level,
                     ),
                 )
-                limiter, sent = endpoint.limiter, dialect.applied(wanted)
+                sent = dialect.applied(wanted)
                 try:
                     result = await self._attempt(endpoint, route, sent if asking else None, read, spent)
                 except AttemptFailed as failed:
@@ -268,11 +266,11 @@ class OpenAIClient:
                             self.stats.changes.append(words)
                             print(f"{words}, from now on.", file=sys.stderr)
                         continue
-                    alive = limiter.accepted_at >= spent.began
+                    alive = endpoint.limiter.accepted_at >= spent.began
                     wait_s = self._until_it_is_up(endpoint, failed)
                     in_vain = self._waits_until is not None and not self._heard and failed.starting
                     if wait_s is None and not in_vain:
-                        wait_s = spent.wait_s(failed, self._jitter, alive=alive, closed=limiter.closed)
+                        wait_s = spent.wait_s(failed, self._jitter, alive=alive)
                     if wait_s is None:
                         failure = Failure(failed.kind, shown(failed.detail), failed.status, spent.requests)
                         if needed or failure.status is None or failure.status in {401, 403}:
@@ -285,8 +283,7 @@ class OpenAIClient:
                 else:
                     self._heard, self._accepted = True, self._accepted or asking
                     return result, sent
-                with limiter.rest():
-                    await self._sleep(wait_s)
+                await self._sleep(wait_s)
 
     def _until_it_is_up(self, endpoint: _Endpoint, failed: AttemptFailed) -> float | None:
         """Seconds to wait for a server that has never answered and may be starting; None: it is not waited for."""
@@ -311,15 +308,12 @@ class OpenAIClient:
         spent: Spent,
     ) -> T:
         """Wait for a place and send once; the server's limiter learns from what becomes of it."""
-        limiter, payload, mark = (
-            endpoint.limiter,
-            None if body is None else json.dumps(body).encode(),
-            object(),
-        )
+        limiter, mark = endpoint.limiter, object()
+        payload = None if body is None else json.dumps(body).encode()
         spent.ticket = spent.ticket or limiter.ticket()
         endpoint.outstanding += 1
         try:
-            async with limiter.place(spent.ticket, again=spent.requests > 0) as sent_at:
+            async with limiter.place(spent.ticket) as sent_at:
                 tracking.asks(self.stats)
                 spent.requests += 1
                 self._under_way[mark] = sent_at
@@ -363,9 +357,8 @@ class OpenAIClient:
                 content = await response.read()
         except (aiohttp.ClientError, OSError) as error:
             raise not_answered(error, self._retry.timeout_s, endpoint.proxy) from error
-        clean = content  # some servers repeat the key in their messages
-        if self._key != "EMPTY":
-            clean = content.replace(self._key.encode(), b"[key]")
+        # some servers repeat the key in their messages
+        clean = content if self._key == "EMPTY" else content.replace(self._key.encode(), b"[key]")
         if response.status >= 300:
             raise failed_status(response.status, response.headers, clean)
         try:
@@ -414,25 +407,13 @@ class OpenAIClient:
             oldest = next(iter(self._under_way.values()), self._refused_at[0])
             if len(self._refused_at) < _HANDFUL or oldest < self._refused_at[0]:
                 return
-        here = self._endpoints[0]
-        offered = await self._offer(here)
-        said = {word.strip(".,:;'\"()[]") for word in str(failure).split()}
-        told = said.issuperset(offered or ())  # some servers list their models themselves
-        models = "" if told else f" It offers {', '.join(offered or ())}."
-        elsewhere = ""
-        if (
-            failure.status == 404
-            and not offered
-            and not here.base_url.partition("?")[0].rstrip("/").endswith("/v1")
-        ):
-            other = replace(here, base_url=here.url("v1"))  # most servers have their routes under /v1
-            address = shown(other.base_url)
-            elsewhere = f" The addresses of most servers end in /v1: try {address}."
-            if await self._offer(other):
-                elsewhere = f" A server of models answers at {address}: use that address."
+        offered = ", ".join(await self._offer(self._endpoints[0]) or ())
+        there = f" It offers {offered}." if offered else ""
+        if failure.status == 404 and not offered:
+            there = " The addresses of most servers end in /v1."
         raise ServiceError(
-            f"{self._urls} refuses our requests ({failure}).{elsewhere} Check the model's name, the key "
-            f"and the address.{self._named_by}{models}"
+            f"{self._urls} refuses our requests ({failure}). Check the model's name, the key "
+            f"and the address.{self._named_by}{there}"
         )
 
     async def _offer(self, endpoint: _Endpoint) -> list[str] | None:

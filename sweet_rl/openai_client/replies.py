@@ -220,38 +220,33 @@ def read_chat(data: Mapping[str, Json], *, any_reply: bool) -> ChatReply:
         raise AttemptFailed("empty_reply", "the message is null")
     text, aside, refusal = _parts(message)
     spoken = split_thoughts(text or "")
-    thoughts = aside or spoken.thoughts
-    content, empty = spoken.text, not spoken.text.strip()
+    thoughts, content = aside or spoken.thoughts, spoken.text
+    empty = not content.strip()
     if refusal:
-        content, reason = content if not empty else refusal, FinishReason.REFUSED
+        content, reason = refusal if empty else content, FinishReason.REFUSED
     elif empty and (message.get("tool_calls") or message.get("function_call")):
         reason = FinishReason.TOOL_CALLS
     elif not empty and reason is FinishReason.TOOL_CALLS:
         reason = FinishReason.OTHER  # it spoke as well
-    if (
-        empty
-        and not thoughts
-        and (reason is FinishReason.OTHER or (text is None and reason is FinishReason.STOP))
-    ):
+    nothing = empty and not thoughts
+    if nothing and (reason is FinishReason.OTHER or (text is None and reason is FinishReason.STOP)):
         said = f"the content is {'null' if text is None else 'empty'} (finish_reason {choice.get('finish_reason')})"
         raise AttemptFailed("empty_reply", said)
-    if any_reply:
-        return ChatReply(content, reason, thoughts)
-    kind = ""
-    if reason is FinishReason.REFUSED:
-        kind, why = "model_refused", f"the model or its provider's filter refused to reply: {content[:200]!r}"
-    elif reason is FinishReason.TOOL_CALLS:
-        kind, why = "tool_call", "the model called a tool instead of writing a text"
-    elif empty and thoughts:
-        kind = "only_thoughts"
-        why = (
-            f"the model wrote thoughts, no answer (finish_reason {reason}); where its tokens were used up, allow "
-            f"more of them. It ends: {thoughts[-100:]!r}"
-        )
-    elif empty:
-        kind, why = "empty_reply", f"the model wrote nothing (finish_reason {reason})"
-    if kind:
-        raise AttemptFailed(kind, why, can_pass=False)
+    if not any_reply:
+        refused = f"the model or its provider's filter refused to reply: {content[:200]!r}"
+        only = "the model wrote thoughts, no answer (finish_reason {}); where its tokens were used up, allow more of them. It ends: {!r}"
+        for holds, kind, why in (
+            (reason is FinishReason.REFUSED, "model_refused", refused),
+            (
+                reason is FinishReason.TOOL_CALLS,
+                "tool_call",
+                "the model called a tool instead of writing a text",
+            ),
+            (nothing, "empty_reply", f"the model wrote nothing (finish_reason {reason})"),
+            (empty, "only_thoughts", only.format(reason, (thoughts or "")[-100:])),
+        ):
+            if holds:
+                raise AttemptFailed(kind, why, can_pass=False)
     return ChatReply(content, reason, thoughts)
 
 

@@ -7,8 +7,8 @@ import heapq
 import itertools
 import random
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final
@@ -27,7 +27,7 @@ _OVERLOADED = {502, 503, 504, 529}
 MOST_LOST: Final = 12
 """Connections that one request may lose while its server answers others."""
 _CROWDED_WAIT_S: Final = 5.0
-"""The longest wait of our own choosing while the server accepts others: a place may be free any moment."""
+"""The longest wait of our own choosing for who was turned away: a place may be free any moment."""
 
 
 class RequestFailed(Exception):
@@ -55,10 +55,10 @@ class AttemptFailed(Exception):
         self.status, self.retry_after_s, self.error = status, retry_after_s, error
         self.starting = starting or status == 503
         asks = status is not None and status >= 500 and retry_after_s is not None
-        self.back_pressure = can_pass and (
+        self.turned_away = can_pass and (
             kind == "rate_limited" or asks
-        )  # it is well, and asks for patience
-        self.overload = self.back_pressure or kind in {"connection", "timeout"} or status in _OVERLOADED
+        )  # the server is well, and asks for patience
+        self.overload = self.turned_away or kind in {"connection", "timeout"} or status in _OVERLOADED
         super().__init__(f"{kind}: {detail}")
 
 
@@ -120,23 +120,22 @@ class Spent:
     _lost: int = 0
     _waited_s: float = 0.0
 
-    def wait_s(
-        self, failed: AttemptFailed, source: random.Random, *, alive: bool, closed: bool
-    ) -> float | None:
+    def wait_s(self, failed: AttemptFailed, source: random.Random, *, alive: bool) -> float | None:
         """Charge a failed attempt; the seconds to wait before the next one, None where there is none.
 
-        `alive`: the server has answered others meanwhile; `closed`: it turns away even single requests.
+        `alive`: the server has answered others meanwhile.
         """
         if not failed.can_pass:
             return None
         lost = failed.kind == "connection" and alive and self._lost < MOST_LOST
+        patient = failed.turned_away or lost
         self._lost += lost
-        patient = failed.back_pressure or lost
         self._charged += not patient
-        most_s = _CROWDED_WAIT_S if patient and not closed else None
-        wait_s = self.policy.wait_s(self.requests, failed.retry_after_s, source, most_s)
+        wait_s = self.policy.wait_s(
+            self.requests, failed.retry_after_s, source, _CROWDED_WAIT_S if patient else None
+        )
         self._waited_s += wait_s if patient else 0.0
-        if self._charged >= self.policy.attempts or (patient and self._waited_s > self.policy.patience_s):
+        if self._charged >= self.policy.attempts or self._waited_s > self.policy.patience_s:
             return None
         return wait_s
 
@@ -170,32 +169,27 @@ _limiters: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Limiter]] = We
 class Limiter:
     """Places at one server. Those who wait are served by age: of the episode, then of the request.
 
-    So episodes (what `for_each` works on) end one after the other, and who was turned away comes first. While even
-    single requests fail, only those that have failed are sent again, each when its own wait is over.
+    So episodes (what `for_each` works on) end one after the other, and who was turned away comes first.
     """
 
     def __init__(self) -> None:
         self.level = FIRST_LEVEL
-        self.accepted_at = float("-inf")
-        self._in_flight = 0
-        self._resting = 0
+        self.accepted_at = self._changed_at = float("-inf")
+        self._in_flight = self._accepted = 0
         self._steep = True
-        self.closed = False  # the address refuses even single requests
-        self._changed_at = float("-inf")
-        self._accepted = 0
         self._tickets = itertools.count()
-        self._waiting: list[tuple[Ticket, bool, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[Ticket, asyncio.Future[None]]] = []
 
     def ticket(self) -> Ticket:
         """The age of a request among all that are sent here."""
         return place_in_order(), next(self._tickets)
 
     @asynccontextmanager
-    async def place(self, ticket: Ticket, *, again: bool = False) -> AsyncIterator[float]:
-        """Wait for a place and hold it; yields the loop's time at which it was got. `again`: turned away before."""
+    async def place(self, ticket: Ticket) -> AsyncIterator[float]:
+        """Wait for a place and hold it; yields the loop's time at which it was got."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
-        heapq.heappush(self._waiting, (ticket, again, future))
+        heapq.heappush(self._waiting, (ticket, future))
         self._admit()
         try:
             await future
@@ -208,23 +202,10 @@ class Limiter:
         finally:
             self._leave()
 
-    @contextmanager
-    def rest(self) -> Iterator[None]:
-        """Around the wait of a request that is going to ask again."""
-        self._resting += 1
-        try:
-            yield
-        finally:
-            self._resting -= 1
-            self._admit()
-
     def served(self, seconds: float, timeout_s: float, sent_at: float) -> None:
         """The server has answered: grow where the level is what holds requests back."""
-        now = asyncio.get_running_loop().time()
-        self.accepted_at = now
+        self.accepted_at = asyncio.get_running_loop().time()
         self._accepted += 1
-        if self.closed:
-            self.closed, self._steep = False, True
         if seconds > _TOO_SLOW * timeout_s:
             self._steep = False
             self.push_back(sent_at)
@@ -234,8 +215,6 @@ class Limiter:
 
     def push_back(self, sent_at: float) -> None:
         """The server had too much to do. Requests sent before the last change of the level show nothing new."""
-        if self.level <= 1:
-            self.closed = True
         if sent_at < self._changed_at:
             return
         share = _GENTLE if 2 * self._accepted >= self.level else _STEEP
@@ -249,10 +228,7 @@ class Limiter:
 
     def _admit(self) -> None:
         while self._waiting and self._in_flight < int(self.level):
-            _, again, future = self._waiting[0]
-            if not future.done() and self.closed and self._resting and not again:
-                return
-            heapq.heappop(self._waiting)
+            _, future = heapq.heappop(self._waiting)
             if not future.done():
                 self._in_flight += 1
                 future.set_result(None)
