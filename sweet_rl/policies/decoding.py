@@ -4,7 +4,7 @@ It exists because `generate` of transformers obeys sampling settings that a mode
 gives rows of a batch one common source of randomness. Here temperature is the only setting, with
 top-k for those who ask for it, and each row draws from its own seed. Importing this module imports torch.
 
-Axes: B rows, P distinct texts (prompts, and what was written since), T positions, V vocabulary, N new tokens.
+Axes: B rows, P distinct prompts, T positions, V vocabulary, N new tokens.
 
 Published behaviour: docs/published/sweet_rl.md#agent.
 """
@@ -18,7 +18,6 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
-from transformers.cache_utils import DynamicLayer
 
 from sweet_rl.chat.turns import turn_end
 
@@ -56,14 +55,11 @@ the cache."""
 class Decoder:
     """Writes batches with one model.
 
-    Prompts of unequal length are padded on the left. A prompt that several rows share is read once, and so is
-    what they write as long as it is the same. Texts that have ended leave the batch as soon as half of it
-    has.
+    Prompts of unequal length are padded on the left; one that several rows share is read once.
 
     The tokens of a row depend on its prompt and seed only, up to rounding: the order of floating-point sums
     changes with the shape of the batch, and where that moves a draw across the border between two tokens, the
     row goes another way from there. In float32 that is rare; in bfloat16 expect it in long texts.
-
     """
 
     def __init__(
@@ -83,50 +79,39 @@ class Decoder:
 
     @torch.inference_mode()
     def __call__(self, requests: Sequence[Request]) -> Generator[list[tuple[int, Written]], None, None]:
-        """Yield after every token the rows that ended with it, as (place in `requests`, what was written).
-
-        Rows that have written the same after the same prompt are one text of the tensors: `living` maps a
-        request that has not ended to its text.
-        """
+        """Yield after every token the rows that ended with it, as (place in `requests`, what was written)."""
         texts = {ids: place for place, ids in enumerate(dict.fromkeys(r.prompt_ids for r in requests))}
-        living = {place: texts[request.prompt_ids] for place, request in enumerate(requests)}
-        logits_PV, mask_PT, cache = self._prefill(list(texts)) or self._read(list(texts))
-        with_room(cache)
-        device, length = logits_PV.device, max(request.max_new_tokens for request in requests)
+        logits_BV, mask_BT, cache = self._prefill(list(texts)) or self._read(list(texts))
+        device, length = logits_BV.device, max(request.max_new_tokens for request in requests)
+        if len(texts) < len(requests):
+            rows_B = torch.tensor([texts[request.prompt_ids] for request in requests], device=device)
+            logits_BV, mask_BT = logits_BV[rows_B], mask_BT[rows_B]
+            cache.batch_select_indices(rows_B)
         draws_BN = torch.stack([draws_of(request, length) for request in requests]).to(device)
         ids, logprobs = [list[int]() for _ in requests], [list[float]() for _ in requests]
+        living = list(range(len(requests)))
         for written in range(length):
-            rows_B, texts_B = torch.tensor([list(living), list(living.values())], device=device)
-            logps_BV = logits_PV.float().log_softmax(dim=-1)[texts_B]
-            asked = [requests[place] for place in living]
-            tokens_B, logprobs_B = write_tokens(logps_BV, asked, draws_BN[rows_B, written])
-            finished = []
-            for place, token, logprob in zip(living, tokens_B.tolist(), logprobs_B.tolist(), strict=True):
+            logps_BV, asked = logits_BV.float().log_softmax(dim=-1), [requests[place] for place in living]
+            tokens_B, logprobs_B = write_tokens(logps_BV, asked, draws_BN[living, written])
+            finished, keep = [], []
+            for row, (token, logprob) in enumerate(zip(tokens_B.tolist(), logprobs_B.tolist(), strict=True)):
+                place = living[row]
                 ids[place].append(token)
                 logprobs[place].append(logprob)
                 ended = token in self._end_ids or self._ends(ids[place])
                 if ended or written + 1 == requests[place].max_new_tokens:
                     finished.append((place, Written(tuple(ids[place]), tuple(logprobs[place]), ended)))
-            for place, _ in finished:
-                del living[place]
+                else:
+                    keep.append(row)
             yield finished
-            if not living:
+            if not keep:
                 return
-            # where rows of one text go on differently, each way is a text; texts without a row are dropped
-            # when half of them have none: copying the cache costs, too
-            ways = {place: (text, ids[place][-1]) for place, text in living.items()}
-            numbers = {way: number for number, way in enumerate(dict.fromkeys(ways.values()))}
-            going, tokens = zip(*numbers, strict=True)
-            if len(set(going)) == len(going) > len(mask_PT) // 2:
-                tokens_P = torch.zeros(len(mask_PT), dtype=torch.int64, device=device)
-                tokens_P[list(going)] = torch.tensor(tokens, device=device)
-            else:
-                keep_P, tokens_P = torch.tensor([going, tokens], device=device)
-                mask_PT = mask_PT[keep_P]
-                cache.batch_select_indices(keep_P)
-                living = {place: numbers[way] for place, way in ways.items()}
-            mask_PT = torch.cat([mask_PT, torch.ones_like(mask_PT[:, :1])], dim=1)
-            logits_PV, cache = self._forward(tokens_P[:, None], mask_PT, cache)
+            if finished:
+                keep_B = torch.tensor(keep, device=device)
+                tokens_B, mask_BT, living = tokens_B[keep_B], mask_BT[keep_B], [living[row] for row in keep]
+                cache.batch_select_indices(keep_B)
+            mask_BT = torch.cat([mask_BT, torch.ones_like(mask_BT[:, :1])], dim=1)
+            logits_BV, cache = self._forward(tokens_B[:, None], mask_BT, cache)
 
     def _read(self, prompts: Sequence[tuple[int, ...]]) -> Prefill:
         """Read prompts beside each other."""
@@ -232,49 +217,3 @@ def draws_of(request: Request, length: int | None = None) -> Tensor:
     """The random numbers of a row for its tokens, from its own seed [N]; more of them begin with the same."""
     generator = torch.Generator().manual_seed(request.seed)
     return torch.rand(length or request.max_new_tokens, generator=generator, dtype=torch.float64)
-
-
-_ROOM = 64
-"""Places to spare; when they are used up, everything is copied once."""
-
-
-def with_room(cache: Any) -> None:
-    """Let the layers of a cache that are copied for every token be copied for every 64th one only."""
-    cache.layers = [_Roomy(layer) if type(layer) is DynamicLayer else layer for layer in cache.layers]
-
-
-class _Roomy(DynamicLayer):  # type: ignore[no-untyped-call] # how it registers itself
-    """One layer; `keys` and `values` are the beginnings of larger tensors."""
-
-    keys: Tensor
-    values: Tensor
-
-    def __init__(self, layer: Any) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.keys, self.values = layer.keys, layer.values
-        self.dtype, self.device = layer.keys.dtype, layer.keys.device
-        self.is_initialized = True
-        self._whole: tuple[Tensor, Tensor] | None = None
-
-    def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
-        """All keys and values [B, H, T, D], these behind those before."""
-        start = self.keys.shape[-2]
-        end = start + key_states.shape[-2]
-        if self._whole is None or self._whole[0].shape[-2] < end:
-            self._whole = (_longer(self.keys, end + _ROOM), _longer(self.values, end + _ROOM))
-        keys, values = self._whole
-        keys[..., start:end, :], values[..., start:end, :] = key_states, value_states
-        self.keys, self.values = keys[..., :end, :], values[..., :end, :]
-        return self.keys, self.values
-
-    def batch_select_indices(self, indices: Tensor) -> None:
-        """Keep the rows of the batch with these indices."""
-        super().batch_select_indices(indices)
-        self._whole = None
-
-
-def _longer(states_BHTD: Tensor, places: int) -> Tensor:
-    """The same in a tensor with so many places."""
-    longer = states_BHTD.new_empty(*states_BHTD.shape[:-2], places, states_BHTD.shape[-1])
-    longer[..., : states_BHTD.shape[-2], :] = states_BHTD
-    return longer

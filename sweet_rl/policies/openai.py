@@ -1,8 +1,5 @@
 """An agent behind any OpenAI-compatible server; vLLM also returns tokens and their log-probabilities.
 
-Two APIs: with "completions" we render the prompt, and the recorded string is the one the model reads; with
-"chat" the server renders it, and the messages sent are recorded. The client retries.
-
 Published behaviour: docs/published/sweet_rl.md#agent, #in-episodes.
 """
 
@@ -20,19 +17,13 @@ from sweet_rl.openai_client import OpenAIClient, RequestFailed
 from sweet_rl.types import Completion, Failure, Generation, Json, Observation, StopReason, derive_seed
 
 _SAMPLES_IN_FLIGHT = 64
-_PENALTIES: Mapping[str, str] = {
-    "vllm": "repetition_penalty",
-    "llamacpp": "repeat_penalty",
-    "me": "repeat_penalty",
-}
+_PENALTIES = {"vllm": "repetition_penalty", "llamacpp": "repeat_penalty", "me": "repeat_penalty"}
 """What servers call theirs, by whom they say owns their models: vLLM, llama.cpp, llama-cpp-python."""
 
 
 class _Server(NamedTuple):
-    """What the list of models shows about the server; `context` is in tokens."""
-
     owner: str
-    context: int | None
+    context: int | None  # in tokens
 
 
 class OpenAIPolicy:
@@ -49,15 +40,14 @@ class OpenAIPolicy:
     Args:
         client: connects to the server; closed with the policy.
         model: its name on the server.
-        system_prompt: the agent's rules, given verbatim before the dialogue; "" for none, None for those of the
-            world that it plays (`sweet_rl.simulate` sets them).
+        system_prompt: the agent's rules; "" for none, None for those of the world that it plays.
         chat_format: how dialogues become prompts, for "completions"; default is the plain format.
-        api: "completions" or "chat".
+        api: with "completions" the recorded prompt is the string that the model reads; with "chat" the server
+            renders it, and the messages sent are recorded.
         temperature: 0 is greedy.
         max_tokens: tokens of one turn at most (published: 1024).
         seed: for the whole run; each turn gets its own, which servers honour as far as they can.
-        server: "auto" looks at the server's list of models to see whether it is vLLM; "vllm" and "other" skip
-            that.
+        server: "auto" looks at the list of models to see whether it is vLLM; "vllm" and "other" skip that.
     """
 
     def __init__(
@@ -106,15 +96,9 @@ class OpenAIPolicy:
     async def sample(
         self, prompts: Sequence[str], n: int, *, seeds: Sequence[int] | None = None
     ) -> list[list[Completion]]:
-        """`n` completions for each prompt, in order; prompts are what `act` records as `input`.
+        """`n` completions for each prompt, in order, which is what `act` records as `input`; raises as `act`.
 
-        Args:
-            prompts: strings as rendered, or the messages as JSON for "chat".
-            n: completions for each.
-            seeds: one for each prompt. Default: made from the policy's seed and the prompt.
-
-        Raises:
-            EpisodeError, ServiceError, UsageError: as `act`.
+        `seeds` has one for each prompt; default: made from the policy's seed and the prompt.
         """
         if seeds is None:
             seeds = [derive_seed(self._seed, prompt) for prompt in prompts]
@@ -185,18 +169,10 @@ class OpenAIPolicy:
         ]
 
     def _sampling_fields(self, server: _Server, seed: int) -> dict[str, Json]:
-        return {
-            "model": self.name,
-            "temperature": self._temperature,
-            "top_p": 1.0,
-            "max_tokens": self._max_tokens,
-            "seed": seed,
-            **(
-                {"top_k": 0, "min_p": 0.0, _PENALTIES[server.owner]: 1.0}
-                if server.owner in _PENALTIES
-                else {}
-            ),
-        }
+        penalty = _PENALTIES.get(server.owner)
+        off = {"top_k": 0, "min_p": 0.0, penalty: 1.0} if penalty else {}
+        fields = {"model": self.name, "temperature": self._temperature, "top_p": 1.0}
+        return fields | {"max_tokens": self._max_tokens, "seed": seed} | off
 
     async def _discover(self) -> _Server:
         """Look at the server once, before the first request."""

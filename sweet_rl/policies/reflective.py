@@ -34,8 +34,6 @@ class SampledPolicy:
         ending: what stands behind the text, a marker.
         instruction: on a line of its own in front.
         chat_format: how the observation becomes text; default: the world's last message.
-        name: of the agent in records; default the sampler's.
-        seed: of the whole run.
     """
 
     def __init__(
@@ -45,10 +43,9 @@ class SampledPolicy:
         *,
         instruction: str = "",
         chat_format: ChatFormat | None = None,
-        name: str | None = None,
         seed: int = 0,
     ) -> None:
-        self.name = name or str(getattr(sampler, "name", type(sampler).__name__))
+        self.name = str(getattr(sampler, "name", type(sampler).__name__))
         self._sampler = sampler
         self._ending = ending
         self._front = f"{instruction}\n" if instruction else ""
@@ -56,12 +53,7 @@ class SampledPolicy:
         self._seed = seed
 
     async def act(self, observation: Observation) -> Generation:
-        """One turn.
-
-        Raises:
-            EpisodeError: the prompt leaves no room for a single token, or the request failed for good.
-            ServiceError: the model is out of reach.
-        """
+        """One turn; raises what the sampler does."""
         prompt = f"{self._front}{self._format.render(observation.messages)}{self._ending}"
         seed = derive_seed(self._seed, observation.seed, observation.turn)
         ((completion,),) = await self._sampler.sample([prompt], 1, seeds=[seed])
@@ -81,8 +73,7 @@ class Recap(ScriptedPolicy):
 
     def _say(self, observation: Observation) -> str:
         lines = [line for line in observation.messages[-1].content.splitlines() if line.strip()]
-        earlier = observation.turn
-        steps = f"{earlier} step{'' if earlier == 1 else 's'} so far."
+        steps = f"{observation.turn} step{'' if observation.turn == 1 else 's'} so far."
         return f"{steps} The last thing said: {lines[0].strip() if lines else 'nothing'}"
 
 
@@ -131,12 +122,7 @@ class ReflectivePolicy:
         self._seed = seed
 
     async def act(self, observation: Observation) -> Generation:
-        """One turn: the policy's, with the reflection that it was made with.
-
-        Raises:
-            EpisodeError: the policy cannot continue.
-            ServiceError: one of the models is out of reach.
-        """
+        """One turn: the policy's, with the reflection that it was made with; raises what the policy does."""
         last = observation.messages[-1].content
         before, after = split_prompt(last, self._head)
         written, failures = await self._reflect(observation, before)

@@ -33,8 +33,7 @@ class TransformersPolicy:
 
     Args:
         model: folder, or name on the hub.
-        system_prompt: the agent's rules, given verbatim before the dialogue; "" for none, None for those of the
-            world that it plays (`sweet_rl.simulate` sets them).
+        system_prompt: the agent's rules; "" for none, None for those of the world that it plays.
         chat_format: how dialogues become prompts; default is the tokenizer's chat template.
         temperature: 0 is greedy.
         max_new_tokens: tokens of one turn at most (published: 1024).
@@ -117,17 +116,10 @@ class TransformersPolicy:
     async def sample(
         self, prompts: Sequence[str], n: int, *, seeds: Sequence[int] | None = None
     ) -> list[list[Completion]]:
-        """`n` completions for each prompt, in order; a prompt is read once for all that are in one batch.
+        """`n` completions for each prompt, in order; prompts are tokenised verbatim. Raises as `act`.
 
-        Args:
-            prompts: tokenised verbatim, no token is added.
-            n: completions for each.
-            seeds: one for each prompt. Default: made from the policy's seed and the prompt, so that the same
-                prompt gets the same completions whenever it is asked for.
-
-        Raises:
-            EpisodeError: a prompt leaves no room for a single token.
-            ServiceError: out of GPU memory.
+        `seeds` has one for each prompt; default: made from the policy's seed and the prompt, so that the same prompt
+        gets the same completions whenever it is asked for.
         """
         if seeds is None:
             seeds = [derive_seed(self._seed, prompt) for prompt in prompts]

@@ -1,7 +1,7 @@
 """An agent in a vLLM server that it starts; for a running server use `sweet_rl.policies.openai`.
 
-The server is a child process: started, watched, restarted once, ended with this process. vLLM itself is not
-imported: the server runs in whatever Python environment has it.
+The server is a child process: started, watched, ended with this process. vLLM itself is not imported: the server runs in
+whatever Python environment has it.
 """
 
 from __future__ import annotations
@@ -38,15 +38,9 @@ T = TypeVar("T")
 class VLLMServer:
     """Supervises `python -m vllm.entrypoints.openai.api_server` on a free port of the loopback interface.
 
-    The server runs in a process group of its own, which ends when this process does, however that happens.
-
-    Args:
-        python: interpreter of the environment that has vLLM. Default: this one.
-        tensor_parallel_size: GPUs that share one copy of the model.
-        data_parallel_size: copies of the model.
-        log_path: file to which its output is appended. Default: a new temporary file; either is kept.
-        max_restarts: how often a server that died is restarted.
-        on_progress: called every few seconds while the model loads, with a line to show.
+    The server runs in a process group of its own, which ends when this process does, however that happens. Its
+    output is appended to `log_path` (default: a new temporary file), which is kept; `on_progress` is called every
+    few seconds while the model loads, with a line to show.
     """
 
     def __init__(
@@ -59,7 +53,6 @@ class VLLMServer:
         args: Sequence[str] = (),
         log_path: str | Path | None = None,
         start_timeout_s: float = 1800.0,
-        max_restarts: int = 1,
         on_progress: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.model = str(model)
@@ -67,7 +60,6 @@ class VLLMServer:
             handle, log_path = tempfile.mkstemp(prefix="sweet_rl-vllm-", suffix=".log")
             os.close(handle)
         self.log_path = Path(log_path)
-        self.starts = 0
         self._python = python or sys.executable
         self._args = [
             *("--tensor-parallel-size", str(tensor_parallel_size)),
@@ -75,15 +67,13 @@ class VLLMServer:
             *args,
         ]
         self._start_timeout_s = start_timeout_s
-        self._max_restarts = max_restarts
         self._on_progress = on_progress
         self._port = 0
         self._process: subprocess.Popen[bytes] | None = None
-        self._restarting = asyncio.Lock()
 
     @property
     def base_url(self) -> str:
-        """Where its OpenAI endpoints are; the same after a restart."""
+        """Where its OpenAI endpoints are."""
         return f"http://{_HOST}:{self._port}/v1"
 
     @property
@@ -100,12 +90,10 @@ class VLLMServer:
 
     async def start(self) -> None:
         """Start the server and return when it is healthy."""
-        if not self._port:
-            with socket.socket() as probe:
-                probe.bind((_HOST, 0))
-                self._port = probe.getsockname()[1]
+        with socket.socket() as probe:
+            probe.bind((_HOST, 0))
+            self._port = probe.getsockname()[1]
         self._launch()
-        self.starts += 1
         began = shown = time.monotonic()
         try:
             while not (self.running and await self._healthy()):
@@ -127,8 +115,8 @@ class VLLMServer:
             await self.stop()
             raise
 
-    async def has_died(self) -> bool:
-        """Whether the server has ended; asked after a failed request.
+    async def check(self) -> None:
+        """Raise ServiceError if the server has ended; asked after a failed request.
 
         One that no longer answers is given a few seconds to end: its sockets close before its processes do.
         """
@@ -136,22 +124,11 @@ class VLLMServer:
             if not self.running or await self._healthy():
                 break
             await asyncio.sleep(_POLL_S)
-        return not self.running
-
-    async def recover(self, starts_seen: int) -> None:
-        """Start a server that has died again; callers that find it started since `starts_seen` continue."""
-        async with self._restarting:
-            if self.running or self.starts != starts_seen:
-                return
-            status = self._process.returncode if self._process else None
-            if self.starts > self._max_restarts:
-                raise ServiceError(
-                    f"The vLLM server for {self.model!r} died (status {status}), again after a restart. "
-                    f"{self._log_tail()} What is finished is on disk: repair the cause and continue the run."
-                )
-            self._on_progress(f"The vLLM server died (status {status}); starting it again.")
-            await self.stop()
-            await self.start()
+        if not self.running and self._process is not None:
+            raise ServiceError(
+                f"The vLLM server for {self.model!r} died (status {self._process.returncode}). {self._log_tail()} "
+                "What is finished is on disk: repair the cause and continue the run."
+            )
 
     async def stop(self) -> None:
         """End the server and every process it started: politely first, after a while not. Idempotent."""
@@ -223,10 +200,7 @@ class VLLMServer:
 
 
 class VLLMPolicy:
-    """Plays through a server that it keeps alive: what fails because the server died is asked once more.
-
-    Made by `start`.
-    """
+    """An agent and the server that it started (`start`), which ends with it."""
 
     def __init__(self, server: VLLMServer, policy: OpenAIPolicy) -> None:
         self.name = policy.name
@@ -244,15 +218,7 @@ class VLLMPolicy:
         max_connections: int = 1000,
         **sampling: Any,
     ) -> VLLMPolicy:
-        """Start the server and wait until it is ready.
-
-        Args:
-            server: not started yet; stopped with the policy.
-            system_prompt: as of `OpenAIPolicy`.
-            chat_format: how dialogues become prompts; default is the chat template of the model's tokenizer.
-            retry: patience with single requests.
-            max_connections: requests in flight at most.
-            sampling: `temperature`, `max_tokens` and `seed`, as of `OpenAIPolicy`.
+        """Start the server and wait until it is ready; `chat_format` is by default that of the model's tokenizer.
 
         Raises:
             UsageError: no tokenizer or chat template; no interpreter to run vLLM with.
@@ -271,19 +237,15 @@ class VLLMPolicy:
 
         Raises:
             EpisodeError: the dialogue no longer fits the model, or the request failed for good.
-            ServiceError: the server has died more often than it may.
+            ServiceError: the server has died.
         """
-        return await self._supervised(lambda: self.policy.act(observation))
+        return await self._supervised(self.policy.act(observation))
 
     async def sample(
         self, prompts: Sequence[str], n: int, *, seeds: Sequence[int] | None = None
     ) -> list[list[Completion]]:
-        """`n` completions for each prompt, in order; see `OpenAIPolicy.sample`.
-
-        Raises:
-            EpisodeError, ServiceError: as `act`.
-        """
-        return await self._supervised(lambda: self.policy.sample(prompts, n, seeds=seeds))
+        """`n` completions for each prompt, in order; see `OpenAIPolicy.sample`."""
+        return await self._supervised(self.policy.sample(prompts, n, seeds=seeds))
 
     async def close(self) -> None:
         """Close the connections and stop the server."""
@@ -292,13 +254,10 @@ class VLLMPolicy:
         finally:
             await self._server.stop()
 
-    async def _supervised(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Make the call; if it failed because the server is gone, bring that back and call again."""
-        while True:
-            starts = self._server.starts
-            try:
-                return await call()
-            except (EpisodeError, ServiceError):
-                if not await self._server.has_died() and self._server.starts == starts:
-                    raise
-            await self._server.recover(starts)
+    async def _supervised(self, call: Awaitable[T]) -> T:
+        """What the call gives; an error is the server's, if that is gone."""
+        try:
+            return await call
+        except (EpisodeError, ServiceError):
+            await self._server.check()
+            raise

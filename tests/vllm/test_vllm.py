@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from sweet_rl.chat import TokenizerChat
-from sweet_rl.errors import EpisodeError
+from sweet_rl.errors import EpisodeError, ServiceError
 from sweet_rl.openai_client import OpenAIClient
 from sweet_rl.policies.openai import OpenAIPolicy
 from sweet_rl.policies.vllm import VLLMPolicy, VLLMServer
@@ -205,20 +205,19 @@ def test_a_run_with_vllm_as_agent_and_as_human(server, model, tmp_path):
         assert not row.get("failures")
 
 
-async def test_a_server_that_is_killed_comes_back_and_ends_with_the_policy(model, tmp_path):
+async def test_a_server_that_is_killed_ends_the_run_and_leaves_no_process(model, tmp_path):
     server = VLLMServer(model, python=PYTHON, args=ARGS, log_path=tmp_path / "log")
 
     policy = await VLLMPolicy.start(server, temperature=0.0, max_tokens=5)
     try:
-        before = await policy.act(observe("Hi."))
+        await policy.act(observe("Hi."))
         parent_watchdog = server._process.pid
         (api_server,) = children(parent_watchdog)
         os.kill(api_server, signal.SIGKILL)
-        after = await policy.act(observe("Hi."))
+        with pytest.raises(ServiceError, match="died"):
+            await policy.act(observe("Hi."))
     finally:
         await policy.close()
-    assert before.completion.token_ids == after.completion.token_ids
-    assert server.starts == 2
     assert not children(parent_watchdog)
     assert not server.running
 
