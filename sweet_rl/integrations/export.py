@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from sweet_rl import tracking
 from sweet_rl.cli.stage import recorded, stage
@@ -18,32 +16,12 @@ from sweet_rl.errors import DataError, UsageError, missing_package
 from sweet_rl.flags import REQUIRED, flag
 from sweet_rl.flags.models import PairFields, Tokenizer, WithoutHidden
 from sweet_rl.flags.shared import InputPath, OutputPath, Overwriting, SavedPath
-from sweet_rl.types import Json, Trajectory
-
-if TYPE_CHECKING:
-    from sweet_rl.integrations.pair_rows import ExportReport
+from sweet_rl.types import Trajectory
 
 
-def check_table(path: str) -> None:
-    """Whether the ending is one of the two."""
-    if Path(path).suffix.lower() not in {".jsonl", ".parquet"}:
-        raise UsageError(f"--output_path must end with .jsonl or .parquet, got {path!r}.")
-
-
-def write_table(path: str, rows: Sequence[Mapping[str, Json]]) -> None:
-    """Write rows; the file is replaced at once or not at all."""
-    from sweet_rl.records import replace_file, replace_rows
-
-    if Path(path).suffix.lower() == ".jsonl":
-        replace_rows(path, rows)
-        return
-    try:
-        import datasets
-    except ImportError as error:
-        raise missing_package("datasets", "datasets", needed_for="a .parquet file") from error
-    buffer = io.BytesIO()
-    datasets.Dataset.from_list([dict(row) for row in rows]).to_parquet(buffer)
-    replace_file(path, [buffer.getvalue()])
+def check_rows_path(path: str) -> None:
+    if Path(path).suffix != ".jsonl":
+        raise UsageError(f"--output_path must end with .jsonl, got {path!r}.")
 
 
 OPENRLHF_DRIFT: Final = 0.05
@@ -55,13 +33,6 @@ class ExportPairsFlags(InputPath, OutputPath, Tokenizer, PairFields, Overwriting
     """The data set."""
 
     format: Literal["trl", "openrlhf"] = flag("trl", "whose trainer reads it.")
-    conversational: bool = flag(
-        False,
-        "write lists of messages instead of texts; refused where the chat template would make another text of them.",
-    )
-    skip_inexact: bool = flag(
-        False, "leave out the pairs for which --conversational is refused, and count them."
-    )
     max_drift: float | None = flag(
         None,
         "share of the pairs with sampled tokens whose texts may become other tokens when they are tokenised again; "
@@ -74,7 +45,7 @@ class ExportPairsFlags(InputPath, OutputPath, Tokenizer, PairFields, Overwriting
     def check_together(self) -> None:
         """Whether the files are possible."""
         super().check_together()
-        check_table(self.output_path)
+        check_rows_path(self.output_path)
         if "," in self.input_path:
             raise UsageError(
                 f"--input_path names one file, got {self.input_path!r}. Export files one by one."
@@ -88,7 +59,7 @@ class ExportPairsFlags(InputPath, OutputPath, Tokenizer, PairFields, Overwriting
     defaults={"tokenizer": REQUIRED},
     helps={
         "input_path": "preference pairs of sweet-rl evaluate_code or sweet-rl generate_random_pairs_from_ranks, or a published file.",
-        "output_path": "the .jsonl or .parquet file for the data set.",
+        "output_path": "the .jsonl file for the data set.",
         "tokenizer": "folder or name of the model that will be trained: its tokenizer defines how a turn begins and ends.",
         "prompt_key": "field with the prompt that both sides answer; default: prompt in rows that have it, else what both dialogues begin with.",
         "chosen_key": "field with the preferred side.",
@@ -105,6 +76,7 @@ def export_pairs(flags: ExportPairsFlags, /) -> None:
     new_file(flags.output_path, "output_path", overwrite=flags.overwrite)
     from sweet_rl.chat import load_tokenizer
     from sweet_rl.integrations.pair_rows import PairExporter
+    from sweet_rl.records import replace_rows
     from sweet_rl.training.data import read_pairs
     from sweet_rl.training.encoders import check_tokenizers
     from sweet_rl.training.settings import DataSettings
@@ -118,33 +90,22 @@ def export_pairs(flags: ExportPairsFlags, /) -> None:
     pairs = read_pairs(settings, seed=0)[0]
     loaded = load_tokenizer(str(flags.tokenizer))
     check_tokenizers(pairs, loaded, allowed=flags.other_tokenizer)
-    exporter = PairExporter(loaded, layout=flags.format, conversational=flags.conversational)
-    rows = exporter.rows(pairs, skip_inexact=flags.skip_inexact)
-    if not rows:
-        raise UsageError(
-            f"No pair of {flags.input_path!r} can be written as messages under the chat template of "
-            f"{flags.tokenizer!r}. Export texts: leave --conversational out."
-        )
-    _check_drift(exporter.report, flags)
-    tracking.writes(flags.output_path)
-    write_table(flags.output_path, rows)
-    print(f"{len(rows):,} pairs are in {flags.output_path}.")
-    for line in exporter.report.lines():
-        print(line[:1].upper() + line[1:] + ".")
-
-
-def _check_drift(report: ExportReport, flags: ExportPairsFlags) -> None:
-    """Refuse texts that would train on other tokens than were sampled."""
-    limit = flags.max_drift
+    exporter = PairExporter(loaded, layout=flags.format)
+    rows, report, limit = exporter.rows(pairs), exporter.report, flags.max_drift
     if limit is None:
         limit = OPENRLHF_DRIFT if flags.format == "openrlhf" else 1.0
-    if report.drift > limit:
+    if report.drift > limit:  # refuse texts that would train on other tokens than were sampled
         raise UsageError(
             f"The texts of {len(report.drifted):,} of {report.sampled:,} pairs ({report.drift:.0%}) become other "
             f"tokens than were sampled, as in {report.drifted[0]}; at most {limit:.0%} may (--max_drift). Train on "
             "the sampled tokens, with train_dpo here or with TRL (--format trl, docs/export.md#exact-tokens), or "
             "raise --max_drift."
         )
+    tracking.writes(flags.output_path)
+    replace_rows(flags.output_path, rows)
+    print(f"{len(rows):,} pairs are in {flags.output_path}.")
+    for line in report.lines():
+        print(line[:1].upper() + line[1:] + ".")
 
 
 _ENDINGS = {"inspect": ".eval", "atif": "", "trajectories": ".jsonl"}
@@ -258,7 +219,7 @@ class ExportCreditFlags(SavedPath, OutputPath, WithoutHidden, Tokenizer, Overwri
     def check_together(self) -> None:
         """Whether the output can be written."""
         super().check_together()
-        check_table(self.output_path)
+        check_rows_path(self.output_path)
 
 
 @recorded("export_credit", reads=("saved_path", "credit_path", "tokenizer"))
@@ -269,7 +230,7 @@ class ExportCreditFlags(SavedPath, OutputPath, WithoutHidden, Tokenizer, Overwri
     defaults={"tokenizer": REQUIRED},
     helps={
         "saved_path": "the trajectory file, of an agent that sampled tokens here.",
-        "output_path": "the .jsonl or .parquet file for the data set.",
+        "output_path": "the .jsonl file for the data set.",
         "tokenizer": "folder or name of the model that sampled.",
         "without_hidden": "the scores that were given without the hidden solution; default: those with it.",
     },
@@ -285,7 +246,7 @@ def export_credit(flags: ExportCreditFlags, /) -> None:
     from sweet_rl.chat import load_tokenizer
     from sweet_rl.integrations.tokens import credited_rows
     from sweet_rl.preferences.credit import Way, advantages_in
-    from sweet_rl.records import load_trajectories
+    from sweet_rl.records import load_trajectories, replace_rows
     from sweet_rl.runs import new_file
 
     new_file(flags.output_path, "output_path", overwrite=flags.overwrite)
@@ -296,7 +257,7 @@ def export_credit(flags: ExportCreditFlags, /) -> None:
     if not rows:
         raise UsageError(f"{flags.saved_path!r} holds no agent turns.")
     tracking.writes(flags.output_path)
-    write_table(flags.output_path, rows)
+    replace_rows(flags.output_path, rows)
     turns = [value for row in rows for value in row["credit"]]
     print(
         f"{len(turns):,} turns of {len(episodes):,} dialogues are in {flags.output_path}: {len(rows):,} rows."

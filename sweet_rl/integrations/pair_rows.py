@@ -13,16 +13,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from sweet_rl.chat import TokenizerChat, TurnTemplate, UnparsableError, tokenizer_digest
+from sweet_rl.chat import tokenizer_digest
 from sweet_rl.chat.turns import common_beginning
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.training.data import DataRow
 from sweet_rl.training.encoding import RowTurns, TurnEncoder
-from sweet_rl.types import Json, Message
+from sweet_rl.types import Json
 
 Layout = Literal["trl", "openrlhf"]
-
-_AS_TEXT = "Export texts (without --conversational), or leave such pairs out (--skip_inexact)."
 
 
 class _Parts(NamedTuple):
@@ -47,7 +45,6 @@ class ExportReport:
     text_before_begin: int = 0
     sampled: int = 0
     drifted: list[str] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
 
     @property
     def drift(self) -> float:
@@ -56,11 +53,14 @@ class ExportReport:
 
     def lines(self) -> list[str]:
         """One line for each thing worth knowing."""
-        end = self.end_token
+        end, drifted = self.end_token, ", ".join(self.drifted[:3])
+        where = f" ({drifted}{', ...' if len(self.drifted) > 3 else ''})" if drifted else ""
+        if drifted and self.layout == "trl":
+            where += "; train on the ids that the rows carry: docs/export.md#exact-tokens"
         counts = {
-            self._of_drift(): self.sampled,
-            f"{len(self.skipped):,} pairs left out, no messages give exactly their text: "
-            f"{', '.join(self.skipped[:3])}{', ...' if len(self.skipped) > 3 else ''}": len(self.skipped),
+            f"the texts of {len(self.drifted):,} of {self.sampled:,} pairs become other tokens than were sampled{where}": (
+                self.sampled
+            ),
             f"{self.whole:,} pairs without a prompt: their common beginning became the prompt": self.whole,
             f"{self.several_turns:,} pairs continue over several turns: there the partner's words are scored "
             "too (train_dpo of sweet_rl scores the agent's turns only)": self.several_turns,
@@ -75,28 +75,16 @@ class ExportReport:
         }
         return [line for line, count in counts.items() if count]
 
-    def _of_drift(self) -> str:
-        share = f"{len(self.drifted):,} of {self.sampled:,} pairs"
-        line = f"the texts of {share} become other tokens than were sampled"
-        if not self.drifted:
-            return line
-        line += f" ({', '.join(self.drifted[:3])}{', ...' if len(self.drifted) > 3 else ''})"
-        if self.layout == "openrlhf":
-            return line
-        return f"{line}; train on the ids that the rows carry: docs/export.md#exact-tokens"
-
 
 class PairExporter:
     """Pairs to rows with the fields `prompt`, `chosen` and `rejected`, whose texts end with the end token of
     a turn.
 
-    - `trl`: rows also have `prompt_ids`, `chosen_ids` and `rejected_ids`, the tokens that training here sees.
-    A begin token at the start is dropped where the tokenizer adds it by itself; `openrlhf` keeps it.
-    - `conversational`: lists of messages that the chat template turns into exactly the pair's texts. For
-    OpenRLHF both sides are whole lists and there is no `prompt`: it takes all but the last message for it.
+    With `trl` rows also have `prompt_ids`, `chosen_ids` and `rejected_ids`, the tokens that training here sees,
+    and a begin token at the start is dropped where the tokenizer adds it by itself; `openrlhf` keeps it.
     """
 
-    def __init__(self, tokenizer: Any, *, layout: Layout, conversational: bool = False) -> None:
+    def __init__(self, tokenizer: Any, *, layout: Layout) -> None:
         self._rows = RowTurns(tokenizer)
         self._end = self._rows.end or tokenizer.eos_token
         if self._end is None:
@@ -105,33 +93,32 @@ class PairExporter:
         begin = tokenizer.bos_token_id  # which the tokenizer may put before everything that it is given
         adds_begin = begin is not None and tokenizer("a")["input_ids"][:1] == [begin]
         self._begin = tokenizer.bos_token if adds_begin else None
-        self._template = TurnTemplate(TokenizerChat(tokenizer)) if conversational else None
         self._layout, self._name = layout, tokenizer.name_or_path
         self._tokenizer, self._digest = tokenizer, tokenizer_digest(tokenizer)
         self._encoder = TurnEncoder(tokenizer, max_len=sys.maxsize)
         self.report = ExportReport(layout, self._end, tokenizer.eos_token)
 
-    def rows(self, pairs: Iterable[DataRow], *, skip_inexact: bool = False) -> list[dict[str, Json]]:
+    def rows(self, pairs: Iterable[DataRow]) -> list[dict[str, Json]]:
         """One row for each pair, in their order."""
         rows: list[dict[str, Json]] = []
         for pair in pairs:
-            parts = self._parts(pair)
-            try:
-                row: dict[str, Json] = parts._asdict()
-                if self._template:
-                    row = self._messages(self._template, parts, pair)
-                elif self._layout == "trl" and self._begin:
-                    self.report.text_before_begin += not parts.prompt.startswith(self._begin)
-                    row["prompt"] = parts.prompt.removeprefix(self._begin)
-            except _InexactError:
-                if not skip_inexact:
-                    raise
-                self.report.skipped.append(pair.place)
-                continue
+            parts, report = self._parts(pair), self.report
+            row: dict[str, Json] = parts._asdict()
             if self._layout == "trl":
+                if self._begin:
+                    report.text_before_begin += not parts.prompt.startswith(self._begin)
+                    row["prompt"] = parts.prompt.removeprefix(self._begin)
                 row |= self._ids(parts, pair)
             rows.append(row)
-            self._count(pair, parts)
+            report.whole += not pair.prompt
+            report.same += parts.chosen == parts.rejected
+            if pair.tokenizer == self._digest:
+                sampled = [side.ids for side in pair.sides if side.ids is not None]
+                report.cut += sum(ids[-1] != self._end_id for ids in sampled)
+                if self._sampled(pair):
+                    report.sampled += 1
+                    if self._drifts(parts, sampled):
+                        report.drifted.append(pair.place)
         return rows
 
     def _parts(self, pair: DataRow) -> _Parts:
@@ -142,13 +129,14 @@ class PairExporter:
             wholes = [turn.prompt + turn.lead + turn.text + self._end for turn in turns]
             for whole, turn in zip(wholes, turns[1:], strict=False):
                 if not turn.prompt.startswith(whole):
-                    raise _inexact(
-                        pair,
-                        "chosen",
-                        turn.prompt,
+                    raise DataError(
                         f"has turns of which the chat template of {self._name!r} rewrites the history, and other "
                         "trainers read one prompt for a pair",
-                        "Export pairs of single turns, or train with train_dpo here.",
+                        path=pair.path,
+                        line=pair.line,
+                        field="chosen",
+                        value=turn.prompt,
+                        repair="Export pairs of single turns, or train with train_dpo here.",
                     )
             texts.append(wholes[-1])
             starts.append({len(turn.prompt + turn.lead) for turn in turns})
@@ -188,48 +176,6 @@ class PairExporter:
             "rejected_ids": list(rejected[shared:]),
         }
 
-    def _messages(self, template: TurnTemplate, parts: _Parts, pair: DataRow) -> dict[str, Json]:
-        def parsed(text: str, side: str, *, open_turn: bool = False) -> list[Message]:
-            try:
-                return template.parse(text, open_turn=open_turn)
-            except UnparsableError as error:
-                field = "chosen" if side == "prompt" and not pair.prompt else side
-                problem = f"is no text that the chat template writes: {error}"
-                raise _inexact(pair, field, text, problem) from error
-
-        prompt = parsed(parts.prompt, "prompt", open_turn=True)
-        whole = {
-            side: parsed(parts.prompt + text, side)
-            for side, text in (("chosen", parts.chosen), ("rejected", parts.rejected))
-        }
-        for side, messages in whole.items():
-            behind = len(messages) - len(prompt)
-            if messages[: len(prompt)] != prompt:
-                raise _inexact(
-                    pair, side, parts.prompt, "begins with other messages than the prompt alone gives"
-                )
-            if self._layout == "openrlhf" and behind > 1:
-                problem = (
-                    f"continues for {behind} messages, and OpenRLHF takes only the last for the response"
-                )
-                raise _inexact(pair, side, parts.prompt + getattr(parts, side), problem)
-        if self._layout == "openrlhf":
-            return {side: _rows(messages) for side, messages in whole.items()}
-        return {"prompt": _rows(prompt)} | {
-            side: _rows(messages[len(prompt) :]) for side, messages in whole.items()
-        }
-
-    def _count(self, pair: DataRow, parts: _Parts) -> None:
-        self.report.whole += not pair.prompt
-        self.report.same += parts.chosen == parts.rejected
-        if pair.tokenizer == self._digest:
-            sampled = [ids for ids in (side.ids for side in pair.sides) if ids is not None]
-            self.report.cut += sum(ids[-1] != self._end_id for ids in sampled)
-            if self._sampled(pair):
-                self.report.sampled += 1
-                if self._drifts(parts, sampled):
-                    self.report.drifted.append(pair.place)
-
     def _drifts(self, parts: _Parts, sampled: Sequence[tuple[int, ...]]) -> bool:
         """Whether the texts become other tokens than were sampled, an end token behind those that lack it."""
         prompt = self._tokens(parts.prompt)
@@ -242,15 +188,3 @@ class PairExporter:
     def _tokens(self, text: str) -> list[int]:
         ids: list[int] = self._tokenizer(text, add_special_tokens=False)["input_ids"]
         return ids
-
-
-class _InexactError(DataError):
-    """No messages give exactly this pair's text."""
-
-
-def _inexact(pair: DataRow, side: str, text: str, problem: str, repair: str = _AS_TEXT) -> _InexactError:
-    return _InexactError(problem, path=pair.path, line=pair.line, field=side, value=text, repair=repair)
-
-
-def _rows(messages: Sequence[Message]) -> list[Json]:
-    return [{"role": message.role, "content": message.content} for message in messages]

@@ -37,7 +37,6 @@ from sweet_rl.types import AgentTurn, Completion, Score, Task, Trajectory
 
 _ATTEMPTS = 3  # at one piece of work, and at starting workers: what kills three would kill the fourth
 _PROBE_S = 5.0  # for a machine of the cluster to accept a connection; Ray itself would wait for a minute
-_PATIENCE_S = 60.0  # for workers to come up in silence
 _ANSWERS = 64  # that a worker grades together, at most: enough to keep its sandbox busy, few to do again
 
 Tokens = Sequence[Sequence[int]]
@@ -156,15 +155,7 @@ class Workers:
     async def _welcome(self, actor: Any) -> None:
         """Wait until a new worker has built its part."""
         try:
-            started = asyncio.ensure_future(actor.start.remote())
-            await asyncio.wait([started], timeout=_PATIENCE_S)
-            if not started.done() and not self._ready:
-                print(
-                    f"No Ray worker is up after {_PATIENCE_S:g} s: models are loading, or the cluster has no "
-                    "room for one now (see `ray status`). Waiting.",
-                    file=sys.stderr,
-                )
-            name, facts = await started
+            name, facts = await actor.start.remote()
         except self._errors.RayTaskError as error:
             self._broken = error.cause if isinstance(error.cause, SweetRLError) else None
             self._broken = self._broken or ServiceError(f"A Ray worker could not start: {error}")

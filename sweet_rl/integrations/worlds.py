@@ -293,13 +293,10 @@ class SharedWorld:
     """A world that is open while anyone plays in it; a task's repeats are counted on when it opens again."""
 
     def __init__(self, choice: WorldChoice) -> None:
-        import asyncio
+        import asyncio  # which help does without
 
-        self._choice = choice
-        self._begun: Counter[str] = Counter()
-        self._players = 0
-        self._lock = asyncio.Lock()
-        self._stack = AsyncExitStack()
+        self._choice, self._begun, self._players = choice, Counter[str](), 0
+        self._lock, self._stack = asyncio.Lock(), AsyncExitStack()
         self._world: OpenWorld | None = None
 
     @asynccontextmanager
@@ -307,9 +304,8 @@ class SharedWorld:
         """The world; the first player opens it, the last one closes it."""
         async with self._lock:
             if self._world is None:
-                self._world = await self._stack.enter_async_context(
-                    open_world(self._choice, begun=self._begun)
-                )
+                opening = open_world(self._choice, begun=self._begun)
+                self._world = await self._stack.enter_async_context(opening)
             world = self._world
             self._players += 1
         try:

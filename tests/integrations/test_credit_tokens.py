@@ -95,23 +95,15 @@ def test_credit_is_compared_within_a_task():
     assert centred([[None]], ["a"]) == [[None]]
 
 
-@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
-def test_a_file_of_credit_becomes_columns(folder, rows, tmp_path, capsys, ending):
-    if ending == "parquet":
-        pytest.importorskip("datasets", reason="needs the extra `datasets`")
+def test_a_file_of_credit_becomes_columns(folder, rows, tmp_path, capsys):
     some = episodes()
     replace_rows(tmp_path / "run.jsonl", map(trajectory_to_row, some))
-    scores, output = tmp_path / "credit.jsonl", tmp_path / f"rows.{ending}"
+    scores, output = tmp_path / "credit.jsonl", tmp_path / "rows.jsonl"
     flags = {"critic": str(folder / "critic"), "reference_model": str(folder / "reference")}
     credit(tmp_path / "run.jsonl", output_path=scores, **flags, quiet=True)
     export_credit(tmp_path / "run.jsonl", scores, output, tokenizer=str(folder / "policy"))
     assert "8 turns of 4 dialogues are in" in capsys.readouterr().out
-    if ending == "jsonl":
-        found = rows_of(output)
-    else:
-        from datasets import Dataset
-
-        found = Dataset.from_parquet(str(output), cache_dir=str(tmp_path)).to_list()
+    found = rows_of(output)
     for row, wanted in zip(found, rows, strict=True):
         for name in ("credit", "advantages"):
             assert row[name] == pytest.approx(wanted[name], abs=1e-5)
@@ -146,7 +138,7 @@ def test_a_credit_file_must_have_every_turn_as_it_is(folder, tmp_path):
     (row,) = rows_of(output)
     assert row["credit"][1] is None
     assert json.dumps(row["advantages"][-1]) == "0.0"
-    with pytest.raises(UsageError, match=r"\.jsonl or \.parquet"):
+    with pytest.raises(UsageError, match=r"must end with \.jsonl"):
         export_credit(saved, scores, tmp_path / "out.csv", tokenizer=tokenizer)
 
 

@@ -4,7 +4,6 @@ import json
 import math
 import random
 import re
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -43,10 +42,6 @@ def export(tmp_path, tokenizer):
     return run
 
 
-def say(role, content):
-    return {"role": role, "content": content}
-
-
 def test_trl_adds_the_begin_token_itself_and_openrlhf_does_not(export, tmp_path, capsys):
     row = {"prompt": PROMPT, "chosen": f"a{TURN_END}", "rejected": "b\n", "task_id": "t"}
     sides = {"chosen": f"a{TURN_END}", "rejected": f"b{TURN_END}"}
@@ -80,49 +75,7 @@ def test_whole_dialogues_are_cut_where_the_agent_begins_to_differ(export, capsys
     assert "1 pairs do not begin with the begin token, which TRL puts first" in said
 
 
-def test_messages_for_trl_have_the_prompt_apart(export):
-    step = {"prompt": LATER, "chosen": f"a\n\nb{TURN_END}", "rejected": " c"}
-    whole = {"chosen": f"{LATER}ab", "rejected": f"{PROMPT}No.{TURN_END}{USER}So.{TURN_END}{AGENT}c"}
-    first, second = export(step, whole, conversational=True)
-    assert first == {
-        "prompt": [say("user", "Write."), say("assistant", "What?"), say("user", "This.")],
-        "chosen": [say("assistant", "a\n\nb")],
-        "rejected": [say("assistant", " c")],
-    }
-    assert second == {
-        "prompt": [say("user", "Write.")],
-        "chosen": [say("assistant", "What?"), say("user", "This."), say("assistant", "ab")],
-        "rejected": [say("assistant", "No."), say("user", "So."), say("assistant", "c")],
-    }
-
-
-def test_messages_for_openrlhf_are_whole_and_differ_in_the_last(export):
-    row, asked = {"prompt": PROMPT, "chosen": "a", "rejected": "b"}, say("user", "Write.")
-    (found,) = export(row, format="openrlhf", conversational=True)
-    assert found == {"chosen": [asked, say("assistant", "a")], "rejected": [asked, say("assistant", "b")]}
-    with pytest.raises(DataError, match=r"line 1: field 'chosen' continues for 3 messages"):
-        export({"chosen": f"{LATER}a", "rejected": f"{PROMPT}b"}, format="openrlhf", conversational=True)
-
-
-def test_no_messages_no_pair(export, capsys):
-    good = {"prompt": PROMPT, "chosen": "a", "rejected": "b"}
-    bad = {"prompt": f"told.{PROMPT}", "chosen": "a", "rejected": "b"}
-    with pytest.raises(DataError) as raised:
-        export(good, bad, conversational=True)
-    message = str(raised.value)
-    assert "pairs.jsonl, line 2: field 'prompt'" in message
-    assert "does not begin as that does" in message
-    assert "--skip_inexact" in message
-    capsys.readouterr()
-    assert len(export(good, bad, conversational=True, skip_inexact=True)) == 1
-    assert "1 pairs left out, no messages give exactly their text: " in capsys.readouterr().out
-    with pytest.raises(UsageError, match="No pair of"):
-        export(bad, conversational=True, skip_inexact=True)
-
-
 def test_sides_that_the_token_limit_cut_are_counted(export, tokenizer, capsys):
-    from sweet_rl.chat import load_tokenizer, tokenizer_digest
-
     tok = load_tokenizer(tokenizer)
     ids = {"chosen_token_ids": [40, tok.eos_token_id], "rejected_token_ids": [41]}
     row = {"prompt": PROMPT, "chosen": f"E{TURN_END}", "rejected": "F", "tokenizer": tokenizer_digest(tok)}
@@ -134,35 +87,15 @@ def test_sides_that_the_token_limit_cut_are_counted(export, tokenizer, capsys):
     assert "\n1 sides were cut by the token limit when they were sampled" in capsys.readouterr().out
 
 
-def test_pairs_of_one_text_are_counted(export, capsys):
-    row = {"prompt": PROMPT, "chosen": f"a{TURN_END}", "rejected": "a", "guard": "twin"}
-    assert len(export(row, row | {"rejected": "b"})) == 2
-    assert "\n1 pairs have the same text on both sides" in capsys.readouterr().out
-
-
-def test_an_end_token_that_is_not_the_tokenizers_is_told(export, tmp_path, capsys):
+def test_pairs_of_one_text_and_an_end_token_that_is_not_the_tokenizers_are_told(export, tmp_path, capsys):
     tok = tiny_tokenizer()
     tok.eos_token = "<|end_header|>"
     tok.save_pretrained(tmp_path / "other")
-    export({"prompt": PROMPT, "chosen": "a", "rejected": "b"}, tokenizer=str(tmp_path / "other"))
-    assert "The tokenizer's eos_token is '<|end_header|>'" in capsys.readouterr().out
-
-
-def test_parquet_says_the_same(tmp_path, tokenizer):
-    datasets = pytest.importorskip("datasets", reason="parquet is written with the package datasets")
-    (tmp_path / "p.jsonl").write_text(json.dumps({"prompt": PROMPT, "chosen": "a", "rejected": "b"}))
-    target = tmp_path / "train.parquet"
-    export_pairs(str(tmp_path / "p.jsonl"), str(target), tokenizer=tokenizer, conversational=True)
-    (row,) = datasets.Dataset.from_parquet(str(target), cache_dir=str(tmp_path / "cache"))
-    assert row["chosen"] == [say("assistant", "a")]
-
-
-def test_parquet_without_its_package_names_the_extra(tmp_path, tokenizer, monkeypatch):
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    (tmp_path / "p.jsonl").write_text(json.dumps({"prompt": PROMPT, "chosen": "a", "rejected": "b"}))
-    with pytest.raises(UsageError, match=r"sweet_rl\[datasets\]"):
-        export_pairs(str(tmp_path / "p.jsonl"), str(tmp_path / "train.parquet"), tokenizer=tokenizer)
-    assert not (tmp_path / "train.parquet").exists()
+    row = {"prompt": PROMPT, "chosen": f"a{TURN_END}", "rejected": "a", "guard": "twin"}
+    assert len(export(row, row | {"rejected": "b"}, tokenizer=str(tmp_path / "other"))) == 2
+    said = capsys.readouterr().out
+    assert "\n1 pairs have the same text on both sides" in said
+    assert "The tokenizer's eos_token is '<|end_header|>'" in said
 
 
 @pytest.mark.parametrize(
@@ -193,8 +126,8 @@ def test_whole_dialogues_need_a_chat_template(export, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["p.jsonl"], "--output_path is needed: the .jsonl or .parquet file"),
-        (["p.jsonl", "out.csv", "--tokenizer", "t"], "must end with .jsonl or .parquet, got 'out.csv'"),
+        (["p.jsonl"], "--output_path is needed: the .jsonl file"),
+        (["p.jsonl", "out.csv", "--tokenizer", "t"], "must end with .jsonl, got 'out.csv'"),
         (["p.jsonl", "out.jsonl"], "--tokenizer is needed: folder or name"),
         (["p.jsonl", "out.jsonl", "--tokenizer", "t", "--format", "csv"], "trl or openrlhf, got 'csv'"),
         (["p.jsonl,q.jsonl", "out.jsonl", "--tokenizer", "t"], "Export files one by one"),
@@ -259,12 +192,11 @@ def whole(row):
     return [row["prompt_ids"] + row["chosen_ids"], row["prompt_ids"] + row["rejected_ids"]]
 
 
-@pytest.mark.parametrize("conversational", [False, True])
-def test_rows_for_trl_carry_the_sampled_ids(sampled, pair, tok, tmp_path, conversational):
+def test_rows_for_trl_carry_the_sampled_ids(sampled, pair, tok, tmp_path):
     end = tok.eos_token_id
     letters = [tok.convert_tokens_to_ids(letter) for letter in "list"]
     assert tok("list", add_special_tokens=False)["input_ids"] != letters
-    (row,) = sampled([pair([*letters, end], letters)], conversational=conversational)
+    (row,) = sampled([pair([*letters, end], letters)])
     assert row["prompt_ids"] == tok(LATER, add_special_tokens=False)["input_ids"]
     assert (row["chosen_ids"], row["rejected_ids"]) == ([*letters, end], letters)  # no end token is invented
     assert [whole(row)] == as_trained_here(tmp_path, tok)
@@ -322,8 +254,7 @@ def exact_trainer():
 
 
 @pytest.mark.filterwarnings("default")
-@pytest.mark.parametrize("precomputed", [False, True])
-def test_trl_trains_three_steps_on_the_sampled_tokens(sampled, pair, tok, model, tmp_path, precomputed):
+def test_trl_trains_three_steps_on_the_sampled_tokens(sampled, pair, tok, model, tmp_path):
     trl = pytest.importorskip("trl", reason="the trainer of the package trl reads the rows")
     from datasets import load_dataset
 
@@ -338,7 +269,7 @@ def test_trl_trains_three_steps_on_the_sampled_tokens(sampled, pair, tok, model,
 
     settings = trl.DPOConfig(
         str(tmp_path / "trained"), max_length=None, max_steps=3, per_device_train_batch_size=2, use_cpu=True, bf16=False,
-        report_to="none", save_strategy="no", precompute_ref_log_probs=precomputed, disable_tqdm=True,
+        report_to="none", save_strategy="no", precompute_ref_log_probs=True, disable_tqdm=True,
     )  # fmt: skip
     pairs = load_dataset(
         "json", data_files=str(tmp_path / "out/train.jsonl"), cache_dir=str(tmp_path / "cache")

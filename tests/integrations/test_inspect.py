@@ -30,7 +30,7 @@ from inspect_ai.scorer import Score
 
 from sweet_rl.integrations.inspect import write_log
 
-pytestmark = pytest.mark.timeout(900)  # a hundred episodes through the command
+pytestmark = pytest.mark.timeout(900)  # episodes through the command
 
 
 def inspect_eval(agent_url, folder, *flags):
@@ -49,7 +49,7 @@ def inspect_eval(agent_url, folder, *flags):
 @pytest.fixture(scope="module")
 def played(agent_url, tmp_path_factory):
     folder = tmp_path_factory.mktemp("logs")
-    return inspect_eval(agent_url, folder, "sweet_rl/world", "-T", "tasks=mini:test", "--limit", "100")
+    return inspect_eval(agent_url, folder, "sweet_rl/world", "-T", "tasks=mini:test", "--limit", "20")
 
 
 def test_the_same_tasks_and_agent_earn_the_same_as_in_our_loop(played, earned):
@@ -58,13 +58,13 @@ def test_the_same_tasks_and_agent_earn_the_same_as_in_our_loop(played, earned):
     assert theirs == earned
     assert set(theirs.values()) == {0.5, 1.0}
     means = {score.name: score.metrics["mean"].value for score in log.results.scores}
-    assert means["reward"] == pytest.approx(sum(earned.values()) / 100)
-    assert means["success"] == pytest.approx(sum(reward == 1 for reward in earned.values()) / 100)
+    assert means["reward"] == pytest.approx(sum(earned.values()) / 20)
+    assert means["success"] == pytest.approx(sum(reward == 1 for reward in earned.values()) / 20)
 
 
 def test_the_model_is_shown_nothing_that_is_hidden(played):
     _, log = played
-    tasks = {task.task_id: task for task in sweet_rl.load_tasks("mini:test", num_tasks=100)}
+    tasks = {task.task_id: task for task in sweet_rl.load_tasks("mini:test", num_tasks=20)}
     for sample in log.samples:
         assert sample.target == ""
         hidden = [line for line in tasks[sample.id].ground_truth.splitlines()[1:] if line.strip()]
@@ -78,7 +78,7 @@ def test_what_was_played_there_comes_here_as_rows(played, tmp_path):
     sweet_rl_command("export", path, out, "--to", "trajectories")
     rows = load_trajectories(out)
     assert [row.reward for row in rows] == [sample.scores["earned"].value["reward"] for sample in log.samples]
-    ours = sweet_rl.simulate("code", "mini:test", agent=policy(), num_tasks=100)
+    ours = sweet_rl.simulate("code", "mini:test", agent=policy(), num_tasks=20)
     dialogues = {row.task.task_id: [message.content for message in row.dialogue_history] for row in rows}
     assert dialogues == {one.task.task_id: [m.content for m in one.dialogue_history] for one in ours}
     assert rows[0].provenance["agent_model"] == "openai-api/local/agent"
@@ -208,14 +208,6 @@ def test_a_sample_that_a_limit_ended_comes_here_as_a_failure(agent_url, tmp_path
     assert row.reward is None
     assert row.failed
     assert "limit of inspect_ai's ended it: message" in str(row.error)
-
-
-def test_a_human_at_a_url(agent_url, human_url, earned, tmp_path):
-    flags = ["sweet_rl/world", "-T", "tasks=mini:test", "-T", f"human_url={human_url}", "--limit", "3"]
-    _, log = inspect_eval(agent_url, tmp_path, *flags)
-    theirs = {sample.id: sample.scores["earned"].value["reward"] for sample in log.samples}
-    assert theirs == {key: earned[key] for key in theirs}
-    assert len(theirs) == 3
 
 
 @pytest.mark.browser

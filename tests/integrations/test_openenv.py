@@ -83,16 +83,6 @@ def test_a_port_that_is_taken_is_named(url):
     assert "Serving" not in done.stdout
 
 
-def test_a_human_at_a_url(human_url, earned):
-    (task,) = sweet_rl.load_tasks("mini:test", num_tasks=1)
-    with (
-        served("code", "--tasks", "mini:test", "--num_tasks", "1", "--human_url", human_url) as found,
-        GenericEnvClient(base_url=found) as client,
-    ):
-        rewards, _ = played(client, task.task_id)
-    assert sum(rewards) == earned[task.task_id]
-
-
 def test_sessions_do_not_share_an_episode(url):
     first, second = (task.task_id for task in sweet_rl.load_tasks("mini:test", num_tasks=2))
     with GenericEnvClient(base_url=url) as one, GenericEnvClient(base_url=url) as other:

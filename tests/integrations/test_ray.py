@@ -12,8 +12,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -103,10 +101,6 @@ def killed(monkeypatch):
     return pids
 
 
-def lines_in(path):
-    return path.read_bytes().count(b"\n") if path.exists() else 0
-
-
 def test_sampling_goes_on_when_a_worker_is_killed(models, ray_flags, killed, tmp_path, capsys):
     replace_rows(tmp_path / "in.jsonl", trajectories(15))
     flags = {"best_of_n": 4, "max_tokens": 24, "batch_size": 4, "quiet": True}
@@ -180,22 +174,6 @@ def test_rendering_goes_on_when_a_worker_is_killed(ray_flags, killed, tmp_path, 
 def test_why_a_page_gives_no_picture_comes_from_over_there():
     error = pickle.loads(pickle.dumps(RenderFailed(Failure("timeout", "<p>"))))
     assert (error.failure, str(error)) == (Failure("timeout", "<p>"), "timeout: <p>")
-
-
-def test_ctrl_c_says_how_to_go_on(models, ray_flags, tmp_path, capsys):
-    replace_rows(tmp_path / "in.jsonl", trajectories(60))
-    output = tmp_path / "out.jsonl"
-
-    def interrupt():
-        while not lines_in(output):
-            time.sleep(0.001)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    threading.Thread(target=interrupt, daemon=True).start()
-    with pytest.raises(KeyboardInterrupt):
-        flags = {"max_tokens": 30, "batch_size": 2, **ray_flags, "ray_workers": 1}
-        sample_best_of_n(tmp_path / "in.jsonl", output, models["policy"], **flags)
-    assert f"{len(rows_of(output))} of 120 rows are in {output}; the same command" in capsys.readouterr().err
 
 
 @dataclass

@@ -102,9 +102,3 @@ def test_what_is_wrong_is_said():
         skyrl_gym.make(NAME, env_config={"num_tasks": 1}, extras={"task_id": "no_such_task"}).init([])
     with pytest.raises(UsageError, match="world"):
         skyrl_gym.make(NAME, env_config={"wrold": "code"})
-
-
-def test_a_human_at_a_url(human_url, earned):
-    for row in rows(WorldChoice(world="code", tasks="mini:test", num_tasks=2)):
-        rewards, _, _ = played(row, tasks="mini:test", num_tasks=2, human_url=human_url)
-        assert sum(rewards) == earned[row["task_id"]]

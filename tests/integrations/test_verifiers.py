@@ -14,7 +14,7 @@ from tests.conftest import ROOT
 from tests.integrations.agent import policy
 
 pytest.importorskip("verifiers.v1", reason="needs the extra `verifiers`")
-pytestmark = pytest.mark.timeout(900)  # a hundred episodes through the command
+pytestmark = pytest.mark.timeout(900)  # episodes through the command
 
 
 def vf_eval(agent_url, folder, *flags):
@@ -32,9 +32,7 @@ def vf_eval(agent_url, folder, *flags):
 
 @pytest.fixture(scope="module")
 def episodes(agent_url, tmp_path_factory):
-    return vf_eval(
-        agent_url, tmp_path_factory.mktemp("eval"), "--env.taskset.tasks", "mini:test", "-n", "100"
-    )
+    return vf_eval(agent_url, tmp_path_factory.mktemp("eval"), "--env.taskset.tasks", "mini:test", "-n", "20")
 
 
 def test_the_same_tasks_and_agent_earn_the_same_as_in_our_loop(episodes, earned):
@@ -49,7 +47,7 @@ def test_the_same_tasks_and_agent_earn_the_same_as_in_our_loop(episodes, earned)
 
 
 def test_nothing_that_is_hidden_is_in_a_trace(episodes):
-    tasks = {task.task_id: task for task in sweet_rl.load_tasks("mini:test", num_tasks=100)}
+    tasks = {task.task_id: task for task in sweet_rl.load_tasks("mini:test", num_tasks=20)}
     for episode in episodes:
         task = tasks[episode["task"]["key"]]
         (trace,) = episode["traces"]
@@ -79,14 +77,6 @@ def test_a_game_rewards_its_turns(agent_url, tmp_path):
     )
     assert trace["info"]["turn_rewards"] == [-1.0, -1.0, -1.0]
     assert trace["rewards"]["reward"]["score"] == ours[0].reward
-
-
-def test_a_human_at_a_url(agent_url, human_url, earned, tmp_path):
-    flags = ["--env.taskset.tasks", "mini:test", "--env.taskset.human_url", human_url, "-n", "3"]
-    episodes = vf_eval(agent_url, tmp_path, *flags)
-    theirs = {one["task"]["key"]: one["traces"][0]["rewards"]["reward"]["score"] for one in episodes}
-    assert theirs == {key: earned[key] for key in theirs}
-    assert len(theirs) == 3
 
 
 @pytest.mark.browser

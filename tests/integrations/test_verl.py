@@ -159,11 +159,7 @@ def test_a_response_that_is_full_ends_with_a_turn(tmp_path):
 
 
 def test_a_human_who_cannot_be_asked_ends_the_batch_after_some_tries(tmp_path):
-    choice = {
-        "world": "code",
-        "tasks": "mini:test",
-        "num_tasks": 1,
-        "human": "tests.integrations.agent:Silent",
-    }
+    silent = "tests.integrations.agent:Silent"
+    choice = {"world": "code", "tasks": "mini:test", "num_tasks": 1, "human": silent}
     with pytest.raises(EpisodeError, match="timeout"):
         play(tmp_path, choice, tries=2)

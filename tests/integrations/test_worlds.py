@@ -7,6 +7,7 @@ import pytest
 from sweet_rl.errors import UsageError
 from sweet_rl.integrations.worlds import SharedWorld, choice_of, open_world, tasks_of
 from sweet_rl.types import UserReply
+from tests.users.serving import serving
 
 GAME = {"world": "twenty_questions", "num_tasks": 1}
 
@@ -50,6 +51,21 @@ def test_a_turn_that_is_no_text_is_refused_and_the_episode_goes_on(said):
     assert in_episode(work, **GAME) == [-1.0]
 
 
+async def test_a_human_at_a_url():
+    async with serving() as url:
+        choice = {
+            "world": "code",
+            "tasks": "mini:test",
+            "num_tasks": 1,
+            "human": "scripted",
+            "human_url": url,
+        }
+        async with open_world(choice_of(choice)) as world, world.episode() as episode:
+            turn = await episode.step("What should it return?")
+            assert turn.text and not turn.over
+            assert episode.trajectory.provenance["env_model"] == "scripted"
+
+
 def test_a_closed_episode_takes_no_turn():
     async def work(episode, human):
         await episode.close()
@@ -80,21 +96,14 @@ def test_a_turn_beside_another_or_after_one_that_was_broken_off_is_refused(broke
     in_episode(work, Pondering, world="code", num_tasks=1)
 
 
-@pytest.mark.parametrize("settings", [{"task_id": 5}, {"task_id": ["a"]}, {"task_id": "nothing"}])
-def test_a_task_that_is_not_there_is_named(settings):
-    with pytest.raises(UsageError, match="There is no task of twenty_questions"):
-        asyncio.run(begun(settings))
-
-
-@pytest.mark.parametrize("index", [-1, "x", 1.5])
-def test_a_repeat_that_cannot_be_is_named(index):
-    with pytest.raises(UsageError, match=r"sample_index must be a whole number from 0, got"):
-        asyncio.run(begun({"sample_index": index}))
-
-
-async def begun(settings):
-    async with open_world(choice_of(GAME)) as world, world.episode(**settings):
-        pass
+async def test_a_task_or_repeat_that_is_not_there_is_named():
+    async with open_world(choice_of(GAME)) as world:
+        for task_id in (5, ["a"], "nothing"):
+            with pytest.raises(UsageError, match="There is no task of twenty_questions"):
+                await world.begin(task_id)
+        for index in (-1, "x", 1.5):
+            with pytest.raises(UsageError, match=r"sample_index must be a whole number from 0, got"):
+                await world.begin(None, index)
 
 
 def test_repeats_are_counted_on_when_a_shared_world_opens_again():
