@@ -276,8 +276,17 @@ def test_a_grader_scores_any_world(beside, tmp_path, capsys):
 
 
 def test_a_person_plays_it(installed_plugins, tmp_path):
-    words = "play number_guessing --task 9 --oracle guessing.human:Liar --record me.jsonl"
-    done = process(installed_plugins, tmp_path, *words.split(), input="5\n12\n10\n")
+    words = (
+        "play",
+        "number_guessing",
+        "--task",
+        "9",
+        "--oracle",
+        "guessing.human:Liar",
+        "--record",
+        "me.jsonl",
+    )
+    done = process(installed_plugins, tmp_path, *words, input="5\n12\n10\n")
     assert done.returncode == 0, done.stderr
     assert "You have 8 guesses." in done.stdout
     assert done.stdout.index("Lower.") < done.stdout.index("Higher.") < done.stdout.index("The solution: 10")

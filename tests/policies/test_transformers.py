@@ -53,8 +53,8 @@ def test_the_recorded_input_is_what_the_model_read_with_one_begin_token(tiny_lla
 
 
 def test_text_ids_and_finish_reason(tiny_llama, observe):
-    observations = [observe("Hi.", seed=seed) for seed in range(16)]
-    generations = play(TransformersPolicy(tiny_llama, max_new_tokens=60), *observations)
+    observations = [observe("Hi.", seed=seed) for seed in range(32)]
+    generations = play(TransformersPolicy(tiny_llama, max_new_tokens=80), *observations)
     tokenizer = tiny_tokenizer()
     reasons = set()
     for completion in (generation.completion for generation in generations):
