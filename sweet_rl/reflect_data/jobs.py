@@ -1,8 +1,8 @@
 """A teacher's work: in parallel, each piece saved as soon as it is done, resumable, judged at the end.
 
-The journal beside a stage's output holds the settings in its first row, then one row for each piece that was
-tried: its key, its result (null where there is none), and what went wrong on the way, with the raw text of
-a reply that could not be read. A piece that failed is tried again by the next run, with other draws.
+The journal beside a stage's output holds the settings in its first row, then one row for each piece that was tried: its key, its
+result (null where there is none), and what went wrong, with the raw text of a reply that could not be read. A piece that failed
+is tried again by the next run, with other draws.
 
 Published behaviour of recorded states: docs/published/reflect_rl.md#data-of-recorded-states.
 """
@@ -13,6 +13,7 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Generic, Self, TypeVar
@@ -57,13 +58,9 @@ class Done:
 
 
 class JobFile:
-    """The journal of one stage's work.
+    """The journal of one stage's work; it is continued only with the same `settings`, and `output` is made of it in the end.
 
     `lost` are the pieces of this run that got no answer, and why.
-
-    Args:
-        settings: what decides about the content; a file is continued only with the same.
-        output: what will be made of it in the end, all at once.
     """
 
     def __init__(
@@ -78,11 +75,10 @@ class JobFile:
         self.lost: dict[str, Failure] = {}
         self._tries: Counter[str] = Counter()
         self._journal = Journal(path, overwrite=overwrite)
-        try:
+        with ExitStack() as refused:
+            refused.callback(self._journal.close)
             self._read(settings)
-        except BaseException:
-            self._journal.close()
-            raise
+            refused.pop_all()
 
     def __enter__(self) -> Self:
         return self
@@ -95,21 +91,15 @@ class JobFile:
         return [Job(key, item, self._tries[key]) for key, item in items.items() if key not in self.results]
 
     async def do(
-        self,
-        jobs: Sequence[Job[Item]],
-        work: Callable[[Job[Item]], Awaitable[Done]],
-        *,
-        at_once: int,
+        self, jobs: Sequence[Job[Item]], work: Callable[[Job[Item]], Awaitable[Done]], *, at_once: int,
         on_done: Callable[[], object] = lambda: None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Work on all jobs, `at_once` of them at a time."""
 
         async def one(job: Job[Item]) -> None:
             done = await work(job)
-            failures = [
-                {name: value for name, value in asdict(failure).items() if value not in (None, "")}
-                for failure in done.failures
-            ]
+            told = [asdict(failure).items() for failure in done.failures]
+            failures = [{name: value for name, value in one if value not in (None, "")} for one in told]
             await self._journal.append_soon({"key": job.key, "result": done.result, "failures": failures})
             self._tries[job.key] += 1
             self.failures.update(failure.kind for failure in done.failures)
@@ -153,15 +143,9 @@ def beside(output: Path, teacher: str, what: str) -> Path:
 
 
 def teach_all(
-    jobs: JobFile,
-    planned: Mapping[str, Item],
-    work: Callable[[Job[Item], Teacher], Awaitable[Done]],
-    flags: TeacherFlags,
-    output: Path,
-    *,
-    unit: str,
-    quiet: bool,
-) -> None:
+    jobs: JobFile, planned: Mapping[str, Item], work: Callable[[Job[Item], Teacher], Awaitable[Done]],
+    flags: TeacherFlags, output: Path, *, unit: str, quiet: bool,
+) -> None:  # fmt: skip
     """Work on all that is planned and has no result yet, with one teacher and a progress bar."""
     todo = jobs.missing(planned)
     if flags.teacher == "embedded" and not quiet:
@@ -182,16 +166,12 @@ def _with_teacher(
     async def everything() -> None:
         teacher: Teacher = EmbeddedTeacher()
         if flags.teacher != "embedded":
-            named_by = (
-                "--base_url names the server that is asked, --model its model, --api_key_var the variable with its "
-                "key; --teacher embedded needs no server."
-            )
+            named_by = "--base_url names the server that is asked, --model its model, --api_key_var the variable with its key."
             url, key, most = base_url_from("", 0, flags.base_url), flags.api_key_var, flags.concurrency
             with tracking.role("teacher"):
                 client = client_of(url, flags, key_var=key, named_by=named_by, max_connections=most)
-            teacher = ModelTeacher(
-                client, flags.model, replies=beside(output, flags.name, "replies"), at_once=most
-            )
+            replies = beside(output, flags.name, "replies")
+            teacher = ModelTeacher(client, flags.model, replies=replies, at_once=most)
         try:
             await work(teacher)
         finally:
@@ -223,13 +203,9 @@ def judge_episodes(jobs: JobFile, planned: Mapping[str, Any], *, max_failed: flo
 
 
 def record(
-    play: Callable[[int], Sequence[Moment]],
-    request: Request,
-    teacher: TeacherFlags,
-    flags: RecordingFlags,
-    output: Path,
-    games: Mapping[str, Json],
-) -> None:
+    play: Callable[[int], Sequence[Moment]], request: Request, teacher: TeacherFlags, flags: RecordingFlags,
+    output: Path, games: Mapping[str, Json],
+) -> None:  # fmt: skip
     """Collect the records that are missing, and write them all; `games` decides about their content, too."""
     of_all = ("seed", "random_share", "max_turns", "reflections")
     settings = teacher.settings() | {name: getattr(flags, name) for name in of_all} | dict(games)
@@ -241,15 +217,10 @@ def record(
 
         async def work(asked: Teacher) -> None:
             records = await collect(
-                play,
-                request if flags.reflections else None,
-                asked,
-                jobs,
-                seed=flags.seed,
-                num_records=flags.num_records,
-                at_once=min(teacher.concurrency, flags.num_records),
+                play, request if flags.reflections else None, asked, jobs, seed=flags.seed,
+                num_records=flags.num_records, at_once=min(teacher.concurrency, flags.num_records),
                 on_record=lambda number: bar.update(number - bar.n),
-            )
+            )  # fmt: skip
             write_list(output, records)
 
         _with_teacher(work, jobs, teacher, output, bar)
@@ -258,34 +229,18 @@ def record(
 
 
 async def collect(
-    play: Callable[[int], Sequence[Moment]],
-    request: Request | None,
-    teacher: Teacher,
-    jobs: JobFile,
-    *,
-    seed: int,
-    num_records: int,
-    at_once: int,
-    on_record: Callable[[int], object] = lambda _: None,
-) -> list[Json]:
+    play: Callable[[int], Sequence[Moment]], request: Request | None, teacher: Teacher, jobs: JobFile, *,
+    seed: int, num_records: int, at_once: int, on_record: Callable[[int], object] = lambda _: None,
+) -> list[Json]:  # fmt: skip
     """Play episodes until there are so many records; return the first ones, in the episodes' order.
 
-    A player that is mostly random gets into all kinds of states; the teacher says of each what led there and what
-    would be best now. What is recorded as action is what the player did. Episodes are numbered and each has
-    its own seed, so the result does not depend on what was done at once or before an interruption. An episode
-    of which nothing could be recorded is left out.
-
-    Args:
-        play: plays the episode of a seed from beginning to end.
-        request: asks about each of its moments; None for records without reflections.
+    `play` plays the episode of a seed to its end; a player that is mostly random gets into all kinds of states, and the
+    teacher says of each what led there and what would be best now (`request`; None: nothing). Each episode has its own seed,
+    so the result does not depend on what was done at once or before an interruption.
     """
-    failed: set[str] = set()
 
     async def work(job: Job[int]) -> Done:
-        done = await _episode(job, play, request, teacher, seed)
-        if done.result is None:
-            failed.add(job.key)
-        return done
+        return await _episode(job, play, request, teacher, seed)
 
     episodes = 0
     while True:
@@ -296,8 +251,7 @@ async def collect(
             return records[:num_records]
         if episodes >= 64 and not records:  # it would be asked for ever
             raise UsageError(
-                f"{episodes} episodes gave no record ({len(failed)} failed). The journal beside the output holds "
-                "every reply that was of no use."
+                f"{episodes} episodes gave no record; {jobs.path} holds every reply that was of no use."
             )
         wave = range(episodes, episodes + max(1, at_once))
         episodes = wave.stop
@@ -333,14 +287,9 @@ async def _episode(
             except RequestFailed as error:
                 return replace(error.failure, turn=step)
         return {
-            "state": moment.text,
-            "reflection": reflection,
-            "action": moment.action,
-            "reason": "",
-            "model": teacher.name,
-            "best_action": moment.best,
-            **moment.extra,
-        }
+            "state": moment.text, "reflection": reflection, "action": moment.action, "reason": "",
+            "model": teacher.name, "best_action": moment.best, **moment.extra,
+        }  # fmt: skip
 
     replies = await asyncio.gather(*(ask(step, moment) for step, moment in enumerate(moments)))
     failures = tuple(one for one in replies if isinstance(one, Failure))

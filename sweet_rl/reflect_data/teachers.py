@@ -1,11 +1,7 @@
 """Teachers: a model behind any OpenAI-compatible server, or the embedded teacher, which needs none.
 
-A teacher is handed what a model would read, and what a player who knows the answer would say. A model
-only ever sees the first; the embedded teacher only says the second.
-
-A model that plays without training thinks, then acts, one request each (ReAct). Of earlier steps only what is in the state is
-sent. A reply that names no action is recorded with its raw text and handed to the game as it is, which costs a step; no
-other action replaces it.
+A model only ever sees what it is to read; the embedded teacher only says what a player who knows the answer would say.
+A model that plays without training thinks, then acts, one request each (ReAct).
 
 Published behaviour: docs/published/reflect_rl.md#episodes.
 """
@@ -32,11 +28,7 @@ from sweet_rl.types import Compat, Failure, Message, derive_seed, digest
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One question to a teacher.
-
-    `messages` is what a model reads. `known` is what the embedded teacher says, from its own draws; it may
-    know what is hidden from a model. `seed` is the question's own.
-    """
+    """One question to a teacher: what a model reads, and what the embedded teacher says, by the question's own seed."""
 
     messages: Sequence[Message]
     known: Words
@@ -44,10 +36,7 @@ class Asked:
 
 
 def of_the_model(error: RequestFailed) -> bool:
-    """Whether a request failed because of the model: an empty reply, or a dialogue that is too long.
-
-    Anything else was the service's, and says nothing about the model.
-    """
+    """Whether a request failed because of the model, not of the service: an empty reply, or a dialogue that is too long."""
     return error.failure.kind in {"empty_reply", "bad_request"}
 
 
@@ -59,8 +48,7 @@ class Teacher(Protocol):
     async def say(self, asked: Asked) -> str:
         """The answer, never blank."""
 
-    async def close(self) -> None:
-        """Close connections and files; the teacher is not asked again."""
+    async def close(self) -> None: ...
 
 
 class EmbeddedTeacher:
@@ -71,22 +59,16 @@ class EmbeddedTeacher:
     async def say(self, asked: Asked) -> str:
         return asked.known(random.Random(asked.seed))
 
-    async def close(self) -> None:
-        """Do nothing: there is no connection."""
+    async def close(self) -> None: ...
 
 
 class ModelTeacher:
-    """A model behind an OpenAI-compatible server. Its replies are kept, so that none is paid for twice.
-
-    Args:
-        replies: a .jsonl file of replies by request; None to keep none.
-    """
+    """A model behind an OpenAI-compatible server. Its `replies` are kept in a .jsonl file, so that none is paid for twice."""
 
     def __init__(
         self, client: OpenAIClient, model: str, *, replies: Path | None = None, at_once: int = 64
     ) -> None:
-        self.name = model
-        self._client = client
+        self.name, self._client = model, client
         self._journal = Journal(replies) if replies else None
         if replies:
             tracking.writes(replies, continues=True)
@@ -97,14 +79,9 @@ class ModelTeacher:
                 self._kept[row["request"]] = row["reply"]
 
     async def say(self, asked: Asked) -> str:
-        body = {
-            "model": self.name,
-            "messages": [{"role": message.role, "content": message.content} for message in asked.messages],
-            "temperature": 0.7,
-            "top_p": 0.9,
-            "max_tokens": 2000,
-            "seed": derive_seed(asked.seed),
-        }
+        messages = [{"role": message.role, "content": message.content} for message in asked.messages]
+        limits = {"temperature": 0.7, "top_p": 0.9, "max_tokens": 2000, "seed": derive_seed(asked.seed)}
+        body = {"model": self.name, "messages": messages, **limits}
         key = digest(body, 32)
         if key in self._kept:
             return self._kept[key]

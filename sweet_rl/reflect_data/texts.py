@@ -19,7 +19,7 @@ from sweet_rl.chat.reflect_format import SftTexts
 from sweet_rl.cli.servers import key_in
 from sweet_rl.cli.stage import Stage, StageEntry, stage, written_by
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.flags import REQUIRED, Only, Settings, flag, flags_of
+from sweet_rl.flags import REQUIRED, Only, Settings, flag
 from sweet_rl.flags.models import BaseUrl, Requests
 from sweet_rl.flags.shared import Overwriting, Quiet, Seeded
 from sweet_rl.openai_client import shown
@@ -32,9 +32,8 @@ Words: TypeAlias = Callable[[Random], str]  # what the embedded teacher says, in
 class Moment:
     """One state of a played episode.
 
-    `text` is its whole prompt, `action` the label that the player chose, `best` the label that the oracle
-    would have chosen (None where it knows none). `known` is what the embedded teacher says; `hint` what a
-    model is given besides and must not repeat, "" for nothing. `extra` goes into the record.
+    `text` is its whole prompt, `action` the label that the player chose, `best` the oracle's (None where it knows none).
+    `known` is what the embedded teacher says; `hint` what a model is given and must not repeat. `extra` goes into the record.
     """
 
     text: str
@@ -47,10 +46,9 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """How a model is asked about a moment.
+    """How a model is asked about a moment: its role, and what is put behind the state, with {SENTENCES} and {SPOILER}.
 
-    `system` is its role; `template` is put behind the state, with {SENTENCES} and, where there are hints,
-    {SPOILER}; `head` is what begins the list of actions, which is not shown.
+    `head` is what begins the list of actions, which is not shown.
     """
 
     system: str
@@ -99,7 +97,7 @@ class RecordingFlags(MaxTurns, Output, Seeded, Overwriting, Quiet):
 
 @dataclass(frozen=True, kw_only=True)
 class TextFlags(TaskFile, Output, Overwriting):
-    """What every stage is told that writes training texts."""
+    """The texts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,11 +125,8 @@ class TeacherFlags(BaseUrl, Requests):
     """The teacher, and how it is asked."""
 
     teacher: Literal["embedded", "openai"] = flag(
-        "embedded",
-        "embedded (an expert with sentences of its own; needs no model), or openai: a model behind any "
-        "OpenAI-compatible server.",
+        "embedded", "embedded (an expert with sentences of its own), or openai: any OpenAI-compatible server."
     )
-
     model: str = flag(PUBLISHED_MODELS[0], "for openai: the server's name for the model.", only=_OPENAI)
     concurrency: int = flag(16, "for openai: requests in flight.", at_least=1)
 
@@ -141,10 +136,9 @@ class TeacherFlags(BaseUrl, Requests):
         if self.teacher == "openai" and not self.base_url:
             raise UsageError("--teacher openai needs --base_url, like https://host/v1.")
         key_in(self.api_key_var)
-        usual = {one.name: (one.default,) for one in flags_of(type(self))} | {"model": PUBLISHED_MODELS}
-        for name in ("base_url", "model", *_OF_REQUESTS):
-            if self.teacher == "embedded" and getattr(self, name) not in usual[name]:
-                raise UsageError(f"--{name} is of use with --teacher openai only; pass that as well.")
+        if self.teacher == "embedded" and (self.base_url or self.model not in PUBLISHED_MODELS):
+            name = "base_url" if self.base_url else "model"
+            raise UsageError(f"--{name} is of use with --teacher openai only; pass that as well.")
 
     @property
     def name(self) -> str:
@@ -171,12 +165,9 @@ def teacher_stage(
     """Make a stage of a function that asks a teacher, or measures one; the rest is for `stage`."""
     url = "for openai: the server, like https://host/v1; several, separated by commas, share the load."
     return stage(
-        *positional,
-        helps={"base_url": url, **helps},
-        only=dict.fromkeys(_OF_REQUESTS, _OPENAI),
-        facets=lambda flags: {"teacher": {flags["teacher"]}},
-        **how,
-    )
+        *positional, helps={"base_url": url, **helps}, only=dict.fromkeys(_OF_REQUESTS, _OPENAI),
+        facets=lambda flags: {"teacher": {flags["teacher"]}}, **how,
+    )  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -227,25 +218,17 @@ def label_of(record: Mapping[str, Any], label: str) -> str:
 def read_list(path: Path, stages: Mapping[str, StageEntry] = MappingProxyType({})) -> list[dict[str, Json]]:
     """The records of one JSON file."""
 
-    def refuse(name: str) -> Json:
-        raise ValueError(f"it holds {name}, which is not JSON")
-
     try:
-        records = json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)
+        records = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise UsageError(
-            f"There is no file {str(path)!r} (looked in {str(Path.cwd())!r}).{written_by(path, stages)}"
-        ) from None
+        raise UsageError(f"There is no file {str(path)!r}.{written_by(path, stages)}") from None
     except OSError as error:
         raise UsageError(f"Cannot read {str(path)!r}: {error.strerror}.") from error
     except ValueError as error:
         repair = "A list of records is expected."
         raise DataError(f"is not JSON ({error})", path=path, repair=repair) from error
-    if not isinstance(records, list):
+    if not (isinstance(records, list) and all(isinstance(record, dict) for record in records)):
         raise DataError("must hold a list of records", path=path, value=records)
-    for number, record in enumerate(records):
-        if not isinstance(record, dict):
-            raise DataError(f"holds a record (number {number}) that is no object", path=path, value=record)
     return records
 
 
