@@ -13,33 +13,25 @@ from sweet_rl.online.tiny_models import make_models, make_reflect_model
 TEXTS = ["The taxi is at row 2 column 4. Now move west, towards the passenger."] * 3
 
 
+def made(folder, **how):
+    return make_reflect_model(folder, **{"seed": 0, "texts": TEXTS, "hidden_size": 32, "layers": 1} | how)
+
+
 @pytest.mark.parametrize("rotary", [False, True])
 def test_every_label_is_one_token_and_the_seed_decides(tmp_path, rotary):
-    made = [
-        make_reflect_model(tmp_path / name, seed=seed, texts=TEXTS, hidden_size=32, layers=1, rotary=rotary)
-        for name, seed in (("a", 0), ("b", 0), ("c", 1))
-    ]
-    tokenizer = AutoTokenizer.from_pretrained(made[0])
-    marker = len(tokenizer(ACTION_MARKER)["input_ids"])
-    assert {len(tokenizer(f"{ACTION_MARKER}{label}")["input_ids"]) - marker for label in CHOICES} == {1}
-    first, again, other = (AutoModelForCausalLM.from_pretrained(path).state_dict() for path in made)
+    """Labels of a world of one's own, too."""
+    seeds = {"a": 0, "b": 0, "c": 1}
+    how = {"rotary": rotary, "labels": ("higher", "warm")}
+    folders = [made(tmp_path / name, seed=seed, **how) for name, seed in seeds.items()]
+    tokenizer = AutoTokenizer.from_pretrained(folders[0])
+    assert len(set(label_tokens(tokenizer, [*CHOICES, "higher", "warm"]))) == len(CHOICES) + 2
+    first, again, other = (AutoModelForCausalLM.from_pretrained(path).state_dict() for path in folders)
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert not all(torch.equal(first[name], other[name]) for name in first)
 
 
-def test_labels_of_a_world_of_ones_own_are_tokens(tmp_path):
-    folder = make_reflect_model(
-        tmp_path, seed=0, texts=TEXTS, labels=("higher", "warm"), hidden_size=32, layers=1
-    )
-    ids = label_tokens(AutoTokenizer.from_pretrained(folder), ("higher", "warm", "7"))
-    assert len(set(ids)) == 3
-
-
 def test_a_rotary_model_sees_distances_and_a_frozen_head_can_be_sure(tmp_path):
-    folder = make_reflect_model(
-        tmp_path / "model", seed=0, texts=TEXTS, hidden_size=32, layers=1, rotary=True
-    )
-    model = AutoModelForCausalLM.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(made(tmp_path / "model", rotary=True))
     ids = torch.arange(300, 320)[None]
     with torch.no_grad():
         here = model(input_ids=ids, position_ids=torch.arange(20)[None]).logits
@@ -52,27 +44,21 @@ def test_a_rotary_model_sees_distances_and_a_frozen_head_can_be_sure(tmp_path):
 
 
 def test_a_phrase_is_one_token_and_labels_stay_tokens(tmp_path):
-    made = [
-        make_reflect_model(tmp_path / name, seed=0, texts=TEXTS, hidden_size=32, layers=1, phrases=phrases)
-        for name, phrases in (("words", False), ("phrases", True))
-    ]
-    words, phrases = (AutoTokenizer.from_pretrained(path) for path in made)
+    folders = [made(tmp_path / str(phrases), phrases=phrases) for phrases in (False, True)]
+    words, phrases = (AutoTokenizer.from_pretrained(path) for path in folders)
     text = f"{TEXTS[0]}{ACTION_MARKER}17"
     ids = phrases(text)["input_ids"]
     assert len(ids) < len(words(text)["input_ids"]) / 1.5
     assert "The taxi is at row " in [phrases.decode([token]) for token in ids]
     assert phrases.decode([ids[-1]]) == "17"
     assert phrases.decode(ids, clean_up_tokenization_spaces=False) == text
-    model = AutoModelForCausalLM.from_pretrained(made[1])
+    model = AutoModelForCausalLM.from_pretrained(folders[1])
     assert model.get_input_embeddings().weight.shape[0] == len(phrases)
 
 
 def test_a_numbered_name_is_one_token_wherever_it_stands(tmp_path):
     told = [f"You see a drawer {n}, and a shelf 1.\nAction {n}: go to drawer {n}" for n in range(12)] * 3
-    folder = make_reflect_model(
-        tmp_path / "model", seed=0, texts=told, hidden_size=32, layers=1, phrases=True, names=True
-    )
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(made(tmp_path / "model", texts=told, phrases=True, names=True))
     pieces = [[tokenizer.decode([token]) for token in tokenizer(text)["input_ids"]] for text in told[:12]]
     for n, found in enumerate(pieces):
         assert "".join(found) == told[n]
@@ -82,10 +68,7 @@ def test_a_numbered_name_is_one_token_wherever_it_stands(tmp_path):
     assert " drawer 99" not in [tokenizer.decode([t]) for t in tokenizer("go to drawer 99")["input_ids"]]
 
 
-WORDS = (
-    *("kava", "miro", "teno", "lupi", "sado", "wexi", "rona", "pelu", "gato", "vimi", "dora", "zune"),
-    *("hafi", "boku", "syla", "jeno"),
-)
+WORDS = "kava miro teno lupi sado wexi rona pelu gato vimi dora zune hafi boku syla jeno".split()
 
 
 def lists(count):
@@ -111,12 +94,11 @@ def found_again(folder):
     return right / 40
 
 
-@pytest.mark.parametrize("seed", [0, 3])
-def test_a_model_that_copies_finds_again_what_a_list_said_before_it_has_learned_anything(tmp_path, seed):
+def test_a_model_that_copies_finds_again_what_a_list_said_before_it_has_learned_anything(tmp_path):
     """Chance is a sixth. It knows no word: what stands behind one is in the text alone."""
     texts = [text for text, _ in lists(40)]
     fresh, copying = (
-        make_reflect_model(tmp_path / str(copies), seed=seed, texts=texts, rotary=True, copies=copies)
+        make_reflect_model(tmp_path / str(copies), seed=3, texts=texts, rotary=True, copies=copies)
         for copies in (False, True)
     )
     assert found_again(fresh) < 0.4
@@ -126,9 +108,7 @@ def test_a_model_that_copies_finds_again_what_a_list_said_before_it_has_learned_
 def test_focus_makes_a_fresh_model_look_at_fewer_places(tmp_path):
     looks = []
     for focus in (1.0, 2.0):
-        folder = make_reflect_model(
-            tmp_path / str(focus), seed=0, texts=TEXTS, hidden_size=32, layers=1, rotary=True, focus=focus
-        )
+        folder = made(tmp_path / str(focus), rotary=True, focus=focus)
         model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager")
         with torch.no_grad():
             (seen,) = model(input_ids=torch.arange(300, 340)[None], output_attentions=True).attentions
