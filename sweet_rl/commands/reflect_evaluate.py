@@ -107,7 +107,7 @@ def evaluate(published: ReflectFlags, how: MeasuringFlags, own: Any, /, *checkpo
         "+".join([flags.load_dir or "base", *([reflector or "base"] if flags.reflect or reflector else [])]),
     )
     say = teller()
-    plans = [_plan(name, flags, say) for name in named]
+    plans = [_plan(name, flags) for name in named]
     for name, settings in zip(named, plans, strict=True):
         if how.swap_reflections and not settings.reflect:
             raise UsageError(
@@ -127,7 +127,7 @@ def evaluate(published: ReflectFlags, how: MeasuringFlags, own: Any, /, *checkpo
         raise ServiceError(f"The world broke every episode of {broken[0]}: there is nothing to measure by.")
 
 
-def _plan(name: str, flags: ReflectSettings, say: Callable[[str], None]) -> ReflectSettings:
+def _plan(name: str, flags: ReflectSettings) -> ReflectSettings:
     """The settings with which a checkpoint or a baseline is measured; nothing is loaded yet."""
     from sweet_rl.online.reflect.runs import check, with_saved, with_saved_reflector
     from sweet_rl.online.reflect.sft import read_texts
@@ -149,8 +149,7 @@ def _plan(name: str, flags: ReflectSettings, say: Callable[[str], None]) -> Refl
         reflect_load_dir=None if reflection in {"", "base"} else reflection,
         reflect_prob=1.0,
     )
-    for surprise in check(settings):
-        say(f"Note: {surprise}")
+    check(settings)
     return with_saved_reflector(with_saved(settings, settings.load_dir))
 
 

@@ -281,12 +281,12 @@ class TrainingRun(ExitStack):
 
     def announce(self) -> AbstractContextManager[None]:
         """Say where it is and where it resumes, for the record too; the context says how, on Ctrl-C."""
-        from sweet_rl.online.reflect.runs import save_changes
+        from sweet_rl.online.reflect.runs import save_settings
 
         self.say(f"The run is in {self.folder}")
         tracking.sets(as_flags(self.settings))
         if not self._new and self.main:
-            save_changes(self.folder, self.settings)
+            save_settings(self.folder, self.settings)
         if not self._new:
             checkpointed = f"It resumes after {self._unit} {self.done}."
             self.say(checkpointed if self.done else "It has no checkpoint yet: it starts from the beginning.")
@@ -326,7 +326,7 @@ def rl_finetune(published: ReflectFlags, how: Resuming, own: Any, /) -> None:
     settings = runs.with_saved_reflector(runs.with_saved(flags, flags.load_dir))
     if old:
         settings = runs.continued(old, settings, given_flags.get())
-    surprises = runs.check(settings)
+    runs.check(settings)
     from sweet_rl.online.reflect.play import open_playground, sample_texts
 
     with open_playground(settings) as playground:
@@ -335,8 +335,6 @@ def rl_finetune(published: ReflectFlags, how: Resuming, own: Any, /) -> None:
         from sweet_rl.online.reflect.models import Checkpoints
 
         with TrainingRun("rl_finetune", "iteration", settings, old) as run:
-            for surprise in surprises:
-                run.say(f"Note: {surprise}")
             checkpoints = Checkpoints(run.folder)
             with run.starting(lambda: sample_texts(playground), playground.labels):
                 trainer, reflector = _learner(run.settings, playground.labels, run.say)

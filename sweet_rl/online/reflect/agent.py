@@ -1,8 +1,7 @@
 """A causal language model that plays: it chooses actions, or writes reflections.
 
-Prompts are read in batches of similar length, and a common prefix is read once. Every text stands where it would
-stand alone, so nothing depends on what else is in a batch. Without dropout the forward pass of the first update
-after play is that of play, whose graphs are kept for it.
+Prompts are read in batches of similar length, and a common prefix is read once; nothing depends on what else is in a batch.
+Without dropout the forward pass of the first update after play is that of play, whose graphs are kept for it.
 
 Axes: B prompts, S steps, K places that are asked, H hidden, V what is chosen from: labels, or the vocabulary.
 
@@ -40,8 +39,8 @@ from sweet_rl.training.steps import padded_batches, shared_batches
 class Example(NamedTuple):
     """Tokens of a text: those that are given, and those behind the marker.
 
-    With `branches` a command is pointed at: they are what may follow the given tokens, the action marker and
-    then each command on offer, and the target is the place of one of these commands, counted from 0.
+    With `branches` a command is pointed at: the action marker and each command on offer may follow the given tokens,
+    and the target is the place of one of these commands, counted from 0.
     """
 
     prompt_ids: tuple[int, ...]
@@ -64,15 +63,12 @@ def entropy_of(logps_SV: Tensor) -> Tensor:
     return -(logps_SV.exp() * logps_SV.masked_fill(logps_SV == -torch.inf, 0.0)).sum(dim=-1)
 
 
-def sampling_logps(logits_SV: Tensor, *, temperature: float, top_k: int, top_p: float) -> Tensor:
-    """The distribution that is sampled from, as log-probabilities; excluded tokens have -inf.
-
-    First the temperature, then the `top_k` likeliest, then the fewest of these that have `top_p` together.
-    """
-    logps_SV = logits_SV.float() / temperature
+def sampling_logps(logits_SV: Tensor, how: Sampling) -> Tensor:
+    """What is sampled from: first the temperature, then the `top_k` likeliest, then the fewest that have `top_p` together."""
+    logps_SV = logits_SV.float() / how.temperature
     every_S = logps_SV.new_ones(len(logps_SV))
-    logps_SV = keep_likeliest(logps_SV, top_k * every_S.long())
-    return keep_nucleus(logps_SV, top_p * every_S, every_S).log_softmax(dim=-1)
+    logps_SV = keep_likeliest(logps_SV, how.top_k * every_S.long())
+    return keep_nucleus(logps_SV, how.top_p * every_S, every_S).log_softmax(dim=-1)
 
 
 class KeptPasses:
@@ -115,8 +111,7 @@ class KeptPasses:
         for asked, logits_SV, states_SH in passes:
             rows = {row: wanted[example].popleft() for row, example in enumerate(asked) if wanted[example]}
             if rows:
-                places = list(rows)
-                found.append((list(rows.values()), logits_SV[places], states_SH[places]))
+                found.append((list(rows.values()), logits_SV[[*rows]], states_SH[[*rows]]))
         return found
 
 
@@ -133,17 +128,10 @@ class Agent:
     head: nn.Module | None = None  # What is trained beside the adapter, where there is something
 
     def __init__(
-        self,
-        model: Any,
-        tokenizer: Any,
-        sampling: Sampling,
-        *,
-        labels: Sequence[str] | None = None,
-        label_ids: Sequence[int] | None = None,
-        max_tokens_per_batch: int = 4096,
-        dropout: bool = False,
+        self, model: Any, tokenizer: Any, sampling: Sampling, *, labels: Sequence[str] | None = None,
+        label_ids: Sequence[int] | None = None, max_tokens_per_batch: int = 4096, dropout: bool = False,
         keeps_writing: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.model, self.tokenizer, self.sampling = model, tokenizer, sampling
         self.max_tokens_per_batch = max_tokens_per_batch
         self._dropout, self._keeps_writing = dropout, keeps_writing
@@ -151,9 +139,7 @@ class Agent:
         self._label_ids: Tensor | None = None
         if labels is not None:
             if sampling.max_new_tokens != 1:
-                raise UsageError(
-                    "--shrink_head writes one token; leave --max_new_tokens at 1, or --no_shrink_head."
-                )
+                raise UsageError("--shrink_head writes one token; leave --max_new_tokens at 1.")
             self._label_ids = torch.tensor(label_ids or label_tokens(tokenizer, labels), device=self.device)
         bare: Any = bare_model(model)
         self.config = bare.config.get_text_config()
@@ -183,8 +169,6 @@ class Agent:
         """The parameters that are trained: those of the adapter, and of a head of its own."""
         return [one for module in self.modules for one in module.parameters() if one.requires_grad]
 
-    # -- texts and tokens ---------------------------------------------------------------------------------
-
     def _encode(self, prompt: str) -> tuple[int, ...]:
         """Tokens of a prompt; a long one loses its beginning."""
         ids: list[int] = self.tokenizer(prompt)["input_ids"]
@@ -206,11 +190,10 @@ class Agent:
         most = most or self.max_tokens_per_batch
         lengths, alike = [len(ids) for ids in sequences], self._alike(sequences)
         if written:  # each text has a cache of its own, padded to the longest
-            yield from padded_batches(lengths, most, order=None if alike is None else alike[0])
-        elif alike is not None:
-            yield from shared_batches(alike[0], lengths, alike[1], most)
-        else:
-            yield from padded_batches(lengths, self._few(most))
+            return iter(padded_batches(lengths, most, order=alike and alike[0]))
+        if alike is not None:
+            return iter(shared_batches(alike[0], lengths, alike[1], most))
+        return iter(padded_batches(lengths, self._few(most)))
 
     def _few(self, tokens: int) -> int:
         return min(_CPU_TOKENS, tokens) if self.device.type == "cpu" else tokens
@@ -222,8 +205,6 @@ class Agent:
         arrays = [np.asarray(ids, dtype=np.uint32) for ids in sequences]
         order, shared = neighbours(arrays)
         return (order, shared) if sum(shared) > _WORTH_SHARING * sum(map(len, arrays)) else None
-
-    # -- reading ------------------------------------------------------------------------------------------
 
     def read(
         self, sequences: Sequence[Sequence[int]], places: Sequence[Sequence[int]]
@@ -249,40 +230,32 @@ class Agent:
     def _label_logits(self, logits_of: Outputs, hidden_KH: Tensor) -> Tensor:
         """The logits of the labels only, where there are labels (logits_small[i] = logits_full[id_i])."""
         head, ids = self._bare.get_output_embeddings(), self._label_ids
-        if ids is None:
-            return logits_of(hidden_KH)
-        if type(head) is not nn.Linear:  # quantized, or with an adapter
-            return logits_of(hidden_KH)[:, ids]
-        bias = None if head.bias is None else head.bias[ids]
-        return functional.linear(hidden_KH, head.weight[ids], bias)
+        if ids is None or type(head) is not nn.Linear:  # quantized, or with an adapter
+            return logits_of(hidden_KH)[:, slice(None) if ids is None else ids]
+        return functional.linear(hidden_KH, head.weight[ids], None if head.bias is None else head.bias[ids])
 
     def _draw(self, logits_BV: Tensor, draws: Sequence[float]) -> Iterator[tuple[int, float, float]]:
         """What is drawn from each row: its place and log-probability, and the entropy of the row."""
-        how = self.sampling
-        limits = {"temperature": how.temperature, "top_k": how.top_k, "top_p": how.top_p}
-        logps_BV = sampling_logps(logits_BV.detach(), **limits)  # type: ignore[arg-type]
+        logps_BV = sampling_logps(logits_BV.detach(), self.sampling)
         draws_B = torch.tensor(draws, dtype=torch.float64, device=self.device)
         places_B = choose(logps_BV, torch.ones_like(draws_B), draws_B)
         logps_B = logps_BV.gather(1, places_B[:, None])[:, 0]
         return zip(places_B.tolist(), logps_B.tolist(), entropy_of(logps_BV).tolist(), strict=True)
 
-    # -- playing ------------------------------------------------------------------------------------------
-
     def choose(self, prompts: Sequence[str], seeds: Sequence[int]) -> list[Chosen]:
         """One action for each prompt; it depends on the prompt and its seed."""
+        found = [
+            _Choosing(list(self.encode(prompt)), draws_of(seed, self.sampling))
+            for prompt, seed in zip(prompts, seeds, strict=True)
+        ]
+        self.usage.requests += len(prompts)
         with dropout(self.model, active=self._dropout):
-            sequences = [self.encode(prompt) for prompt in prompts]
-            self.usage.requests += len(prompts)
-            found = [
-                _Choosing(list(ids), draws_of(seed, self.sampling))
-                for ids, seed in zip(sequences, seeds, strict=True)
-            ]
             for number in range(self.sampling.max_new_tokens):
                 going = [one for one in found if not one.over]
                 for batch in self.batches([one.ids for one in going], 4 * self.max_tokens_per_batch):
                     self._choose_next([going[place] for place in batch], number)
-        for ids, one in zip(sequences, found, strict=True):
-            self.usage.add(len(ids), len(one.tokens))
+        for one in found:
+            self.usage.add(len(one.ids) - len(one.tokens), len(one.tokens))
         return [Chosen(self._text(one.tokens), tuple(one.tokens), one.logprob, one.entropy) for one in found]
 
     def _choose_next(self, rows: Sequence[_Choosing], number: int) -> None:
@@ -318,8 +291,6 @@ class Agent:
                         texts[batch[place]] = self._text(ids[:-1] if written.ended else ids)
         return texts
 
-    # -- learning -----------------------------------------------------------------------------------------
-
     def example(self, prompt: str, token_ids: Sequence[int]) -> Example:
         """A prompt, and the choice behind it that is to be scored."""
         return Example(self.encode(prompt), tuple(token_ids))
@@ -332,7 +303,7 @@ class Agent:
         known = self.kept.take(examples)
         for numbers, logits_SV, states_SH in known:
             targets_S = torch.tensor([examples[n].target_ids[0] for n in numbers], device=self.device)
-            yield numbers, self._logps(logits_SV, targets_S), _known(states_SH)
+            yield numbers, self._logps(logits_SV, targets_S), states_SH.detach().float()
         read = {number for numbers, *_ in known for number in numbers}
         rest = [number for number in range(len(examples)) if number not in read]
         for batch in self._unread([examples[number] for number in rest]):
@@ -356,12 +327,12 @@ class Agent:
         sequences, tokens = [one.sequence for one in examples], [one.target_ids for one in examples]
         places = [range(len(all_) - len(ids), len(all_)) for all_, ids in zip(sequences, tokens, strict=True)]
         logits_KV, hidden_KH = self.read(sequences, places)
-        rows = [number for number, ids in enumerate(tokens) for _ in ids]
         targets_K = torch.tensor([token for ids in tokens for token in ids], device=self.device)
         logps_K = self._logps(logits_KV, targets_K)
-        rows_K = torch.tensor(rows, device=self.device)
+        rows_K = torch.tensor([n for n, ids in enumerate(tokens) for _ in ids], device=self.device)
         first_S = torch.searchsorted(rows_K, torch.arange(len(tokens), device=self.device))
-        return logps_K.new_zeros(len(tokens)).index_add(0, rows_K, logps_K), _known(hidden_KH[first_S])
+        logps_S = logps_K.new_zeros(len(tokens)).index_add(0, rows_K, logps_K)
+        return logps_S, hidden_KH[first_S].detach().float()
 
     def hidden(self, prompts: Sequence[str]) -> Tensor:
         """The hidden state behind each prompt [S, H] in float32, without gradients; what a critic reads."""
@@ -371,18 +342,13 @@ class Agent:
             for batch in self.batches(sequences, 4 * self.max_tokens_per_batch):
                 part = [sequences[number] for number in batch]
                 _, hidden_KH = self.read(part, [[len(ids) - 1] for ids in part])
-                for number, row_H in zip(batch, _known(hidden_KH), strict=True):
+                for number, row_H in zip(batch, hidden_KH.float(), strict=True):
                     found[number] = row_H
         return torch.stack(found)
 
     def _asked(self, prompt: str) -> Sequence[int]:
         """The tokens behind which a choice is made."""
         return self.encode(prompt)
-
-
-def _known(hidden_KH: Tensor) -> Tensor:
-    """Hidden states as a critic reads them."""
-    return hidden_KH.detach().float()
 
 
 @dataclass(slots=True)
@@ -409,11 +375,8 @@ def seeded_dropout(seed: int, *, active: bool) -> Iterator[None]:
 @contextmanager
 def dropout(model: Any, *, active: bool) -> Iterator[None]:
     """The adapter's dropout is active, or not; that of the model itself never is."""
-    changed = [
-        module
-        for name, module in model.named_modules()
-        if "lora_dropout" in name and isinstance(module, nn.Dropout) and module.training != active
-    ]
+    named = ((name, module) for name, module in model.named_modules() if isinstance(module, nn.Dropout))
+    changed = [one for name, one in named if "lora_dropout" in name and one.training != active]
     for module in changed:
         module.train(active)
     try:
@@ -425,7 +388,7 @@ def dropout(model: Any, *, active: bool) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How tokens are drawn: temperature, top-p, top-k and their number."""
+    """How tokens are drawn, and how many."""
 
     temperature: float = 1.0
     top_k: int = 0
@@ -435,10 +398,11 @@ class Sampling:
     @classmethod
     def of(cls, settings: ReflectSettings, *, reflection: bool = False) -> Sampling:
         """As the settings say, for actions or for reflections."""
-        if not reflection:
-            return cls(settings.temperature, settings.top_k, settings.top_p, settings.max_new_tokens)
-        temperature = settings.reflect_temperature or settings.temperature
-        return cls(temperature, settings.top_k, settings.top_p, settings.reflect_max_new_tokens)
+        temperature, most = settings.temperature, settings.max_new_tokens
+        if reflection:
+            temperature = settings.reflect_temperature or temperature
+            most = settings.reflect_max_new_tokens
+        return cls(temperature, settings.top_k, settings.top_p, most)
 
 
 def label_tokens(tokenizer: Any, labels: Sequence[str]) -> list[int]:
@@ -451,8 +415,7 @@ def label_tokens(tokenizer: Any, labels: Sequence[str]) -> list[int]:
         if not alone or ids[-1] in found or ids[-1] == tokenizer.unk_token_id:
             raise UsageError(
                 f"--shrink_head needs a token for every label, and this tokenizer has none for {label!r}. "
-                "Take a model with such a tokenizer (gpt2), or a policy that writes no labels "
-                "(--pointing_head, in fine-tuning too)."
+                "Take a model with such a tokenizer (gpt2), or --pointing_head, in fine-tuning too."
             )
         found[ids[-1]] = label
     return list(found)

@@ -1,8 +1,7 @@
 """The online loop: play, store, learn from new and replayed episodes; and the evaluation of checkpoints by episodes.
 
-Processes divide the episodes of an iteration, then know them all, and make the same updates.
-Each random choice is made from the run's seed and the number of what it is for, so a run that was stopped and
-continued is the run that was not.
+Processes divide the episodes of an iteration, then know them all, and make the same updates. Each random choice is made from the
+run's seed and the number of what it is for, so a run that was stopped and continued is the run that was not.
 
 Published behaviour: docs/published/reflect_rl.md#online-loop, #evaluation.
 """
@@ -12,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
@@ -51,23 +50,15 @@ class Loop:
     """A run: its players, what learns, its world, its folder."""
 
     def __init__(
-        self,
-        settings: ReflectSettings,
-        trainer: Trainer,
-        reflector: Reflector | None,
-        ground: Playground,
-        checkpoints: Checkpoints | None,
-        log: Callable[[int, Entry], object] = lambda _done, _entry: None,
-    ) -> None:
+        self, settings: ReflectSettings, trainer: Trainer, reflector: Reflector | None, ground: Playground,
+        checkpoints: Checkpoints | None, log: Callable[[int, Entry], object] = lambda _done, _entry: None,
+    ) -> None:  # fmt: skip
         self._settings, self._trainer, self._reflector = settings, trainer, reflector
         self._ground, self._checkpoints, self._log = ground, checkpoints, log
         self._replay: Successes[Played] = Successes(maxlen=settings.replay_buffer_size)
+        sizes, batch = [len(level) for level in ground.levels], settings.per_device_eval_batch_size
         self._schedule = Schedule(
-            [len(level) for level in ground.levels],
-            ground.starts,
-            batch=settings.per_device_eval_batch_size,
-            seed=settings.seed,
-            compat=settings.compat,
+            sizes, ground.starts, batch=batch, seed=settings.seed, compat=settings.compat
         )
         self._logs: list[Entry] = []
 
@@ -123,11 +114,12 @@ class Loop:
 
     def state(self, done: int) -> dict[str, Any]:
         """All that later iterations depend on, for an exact continuation."""
+        replay, place = list(self._replay), self._schedule.place
         return {
             "done": done,
             "trainer": self._trainer.state(),
-            "replay": [astuple(episode) for episode in self._replay],
-            "place": self._schedule.place,
+            "replay": replay,
+            "place": place,
             "logs": self._logs,
         }
 
@@ -136,40 +128,24 @@ class Loop:
         logs, self._logs = self._logs, []
         if self._checkpoints is not None:
             critic, ground = self._trainer.critic, self._ground
+            levels = dict(zip(ground.names, ground.starts, strict=True))
             self._checkpoints.save(
-                done,
-                self._trainer.agent,
-                self.state(done),
-                summary={"iterations": done, "levels": dict(zip(ground.names, ground.starts, strict=True))},
-                logs=logs,
-                critic=critic.head if critic else None,
-            )
+                done, self._trainer.agent, self.state(done), summary={"iterations": done, "levels": levels},
+                logs=logs, critic=critic.head if critic else None,
+            )  # fmt: skip
 
 
 def play_shared(
-    settings: ReflectSettings,
-    ground: Playground,
-    tasks: Sequence[Task],
-    seeds: Sequence[int],
-    actor: Actor,
-    reflector: Reflector | None,
-    *,
-    at_once: int | None = None,
-    tell: Callable[[int], object] = lambda _: None,
-) -> list[Played]:
+    settings: ReflectSettings, ground: Playground, tasks: Sequence[Task], seeds: Sequence[int], actor: Actor,
+    reflector: Reflector | None, *, at_once: int | None = None, tell: Callable[[int], object] = lambda _: None,
+) -> list[Played]:  # fmt: skip
     """Play one episode of each task; every process plays its share and knows all of them."""
     mine = own_rows(len(tasks))
     tell = tell if is_main() else lambda _: None
-    played = play(
-        ground.make_game,
-        [tasks[n] for n in mine],
-        [seeds[n] for n in mine],
-        actor,
-        reflector,
-        Rules(settings.reflect_prob, settings.first_step, one_draw=settings.published),
-        at_once=None if at_once is None else -(-at_once // world_size()),
-        tell=tell,
-    )
+    rules = Rules(settings.reflect_prob, settings.first_step, one_draw=settings.published)
+    own_tasks, own_seeds = [tasks[n] for n in mine], [seeds[n] for n in mine]
+    few = None if at_once is None else -(-at_once // world_size())
+    played = play(ground.make_game, own_tasks, own_seeds, actor, reflector, rules, at_once=few, tell=tell)
     found = dict(zip(mine, played, strict=True))
     if world_size() > 1:
         shares: list[Any] = [None] * world_size()
@@ -183,16 +159,11 @@ def _logged(rows: Sequence[Row]) -> list[Json]:
     """The steps of an episode as logs.json has them."""
     return [
         {
-            "step": at,
-            "Q_value": row.q,
-            "prob": math.exp(row.step.logprob),
-            "entropy": row.step.entropy,
-            "cost": row.step.cost,
-            "prompt": row.step.prompt,
-            "generation": {"role": "assistant", "content": row.step.action},
+            "step": at, "Q_value": q, "prob": math.exp(step.logprob), "entropy": step.entropy, "cost": step.cost,
+            "prompt": step.prompt, "generation": {"role": "assistant", "content": step.action},
         }
-        for at, row in enumerate(rows)
-    ]
+        for at, (step, q) in enumerate(rows)
+    ]  # fmt: skip
 
 
 Plays = Callable[[Sequence[Task], Sequence[int]], list[Played]]  # one episode of each task, with its seed
@@ -200,36 +171,35 @@ Plays = Callable[[Sequence[Task], Sequence[int]], list[Played]]  # one episode o
 
 def scripted(settings: ReflectSettings, ground: Playground, name: str) -> Plays:
     """How an agent of the world plays: one of its own, by name."""
-    tasks = [task for level in ground.levels for task in level]
-    wanted = AgentRequest(name=name, tasks=tasks, options=settings.rules, seed=settings.seed)
+    every = [task for level in ground.levels for task in level]
+    wanted = AgentRequest(name=name, tasks=every, options=settings.rules, seed=settings.seed)
+
+    async def episode(agent: Policy, game: TextGame, task: Task, seed: int) -> Played:
+        messages: tuple[Message, ...] = ()
+        try:
+            one = Playing(game, task, seed)
+            while not one.over:
+                messages = (*messages, Message("user", one.text))
+                shown: Observation | None = getattr(
+                    game, "observation", None
+                )  # of worlds that are no text games
+                with one.guarded():
+                    said = await agent.act(shown or Observation(task.task_id, messages, seed))
+                    one.take(one.text, Chosen(said.completion.text))
+                    messages = (*messages, Message("assistant", said.completion.text))
+        finally:
+            game.close()
+        return one.played()
 
     async def episodes(tasks: Sequence[Task], seeds: Sequence[int]) -> list[Played]:
         agent = await settings.world.make_agent(wanted)
         try:
-            return [
-                await _episode(ground.make_game(), task, seed, agent)
-                for task, seed in zip(tasks, seeds, strict=True)
-            ]
+            each = zip(tasks, seeds, strict=True)
+            return [await episode(agent, ground.make_game(), task, seed) for task, seed in each]
         finally:
             await agent.close()
 
     return lambda tasks, seeds: asyncio.run(episodes(tasks, seeds))
-
-
-async def _episode(game: TextGame, task: Task, seed: int, agent: Policy) -> Played:
-    messages: tuple[Message, ...] = ()
-    try:
-        one = Playing(game, task, seed)
-        while not one.over:
-            messages = (*messages, Message("user", one.text))
-            shown: Observation | None = getattr(game, "observation", None)  # of worlds that are no text games
-            with one.guarded():
-                said = (await agent.act(shown or Observation(task.task_id, messages, seed))).completion.text
-                one.take(one.text, Chosen(said))
-                messages = (*messages, Message("assistant", said))
-    finally:
-        game.close()
-    return one.played()
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,12 +232,9 @@ class LevelResult:
 
 
 def measure(
-    settings: ReflectSettings,
-    ground: Playground,
-    actor: Actor | Plays,
-    reflector: Reflector | None,
+    settings: ReflectSettings, ground: Playground, actor: Actor | Plays, reflector: Reflector | None,
     tell: Callable[[int], object] = lambda _: None,
-) -> list[LevelResult]:
+) -> list[LevelResult]:  # fmt: skip
     """Play every level's tasks `eval_reps` times.
 
     Seeds depend on the level, the task and the repetition only, so every checkpoint plays the same games.
@@ -295,15 +262,14 @@ def summary(level: str, played: Sequence[Played]) -> LevelResult:
     tasks: dict[str, list[float]] = {}
     for episode in whole:
         tasks.setdefault(episode.task_id, []).append(float(episode.succeeded))
-    success = share_over_tasks([*tasks.values()])
+    share = share_over_tasks([*tasks.values()])
+
+    def mean(values: Iterable[float]) -> float | None:
+        return fmean(values) if whole else None
+
     return LevelResult(
-        level=level,
-        episodes=len(whole),
-        failed=len(played) - len(whole),
-        cost=fmean(episode.cost for episode in whole) if whole else None,
-        success=fmean(episode.succeeded for episode in whole) if whole else None,
-        low=success.low,
-        high=success.high,
-        steps=fmean(len(episode.steps) for episode in whole) if whole else None,
+        level=level, episodes=len(whole), failed=len(played) - len(whole), low=share.low, high=share.high,
+        cost=mean(episode.cost for episode in whole), success=mean(episode.succeeded for episode in whole),
+        steps=mean(len(episode.steps) for episode in whole),
         why=next((episode.failure for episode in played if episode.failure is not None), None),
-    )
+    )  # fmt: skip

@@ -39,24 +39,22 @@ def load_policy(
     """The policy with its adapter: that of `load_dir`, or a fresh one where it is to be trained."""
     model, tokenizer = load_trained(settings, settings.model_name, settings.load_dir, say, trains=trains)
     sampling, more = Sampling.of(settings), _playing(settings, trains=trains)
-    if settings.pointing_head:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(derive_seed(settings.seed, "pointing head"))
-            head = PointingHead(bare_model(model).config.get_text_config().hidden_size)
-        if settings.load_dir is not None and has_head(settings.load_dir):
-            load_head(head, checkpoint_folder(settings.load_dir))
-        before = settings.world.learning.head or ""
-        return PointingAgent(model, tokenizer, sampling, head=head, action_head=before, **more)
-    return Agent(model, tokenizer, sampling, labels=labels if settings.shrink_head else None, **more)
+    if not settings.pointing_head:
+        return Agent(model, tokenizer, sampling, labels=labels if settings.shrink_head else None, **more)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(settings.seed, "pointing head"))
+        head = PointingHead(bare_model(model).config.get_text_config().hidden_size)
+    if settings.load_dir is not None and has_head(settings.load_dir):
+        load_head(head, checkpoint_folder(settings.load_dir))
+    before = settings.world.learning.head or ""
+    return PointingAgent(model, tokenizer, sampling, head=head, action_head=before, **more)
 
 
 def _playing(settings: ReflectSettings, *, trains: bool) -> dict[str, Any]:
     """How an agent computes; beside one that trains its dropout is active as published."""
-    return {
-        "max_tokens_per_batch": settings.max_tokens_per_batch,
-        "dropout": trains and settings.published and not settings.disable_dropout,
-        "keeps_writing": settings.published,
-    }
+    active = trains and settings.published and not settings.disable_dropout
+    most = settings.max_tokens_per_batch
+    return {"max_tokens_per_batch": most, "dropout": active, "keeps_writing": settings.published}
 
 
 def load_reflector(settings: ReflectSettings, say: Say = print, *, training: bool = False) -> Agent | None:
@@ -101,9 +99,8 @@ def load_trained(
         if parameter.requires_grad:
             parameter.data = parameter.data.float()
     if settings.disable_dropout:  # whatever mode the model is in
-        for module in model.modules():
-            if isinstance(module, nn.Dropout):
-                module.p = 0.0
+        for module in (one for one in model.modules() if isinstance(one, nn.Dropout)):
+            module.p = 0.0
     model.eval()
     if folder is not None and not trains and not settings.published and not quantized:
         model = model.merge_and_unload()
@@ -141,12 +138,9 @@ def _with_fresh_adapter(model: Any, settings: ReflectSettings, name: str) -> Any
             raise missing_package("peft", "lora", needed_for="reflect") from error
         names = ",".join(KNOWN[kind]) if kind in KNOWN else "all-linear"
     adapter = ModelSettings(
-        pretrain=name,
-        lora_rank=settings.lora_r,
-        lora_alpha=settings.lora_alpha,
+        pretrain=name, lora_rank=settings.lora_r, lora_alpha=settings.lora_alpha, target_modules=names,
         lora_dropout=settings.lora_dropout,
-        target_modules=names,
-    )
+    )  # fmt: skip
     return add_adapter(model, adapter, seed=derive_seed(settings.seed, "adapter"))
 
 
@@ -170,9 +164,9 @@ def save_agent(model: Any, tokenizer: Any, folder: Path) -> None:
 class Checkpoints:
     """The checkpoints in a run's folder: the published layout, and the state that exact resuming needs.
 
-    A checkpoint has the policy's adapter as peft writes it, its tokenizer, `critic/score.pt` and `pointing_head.safetensors`
-    where there are such, the iterations since the one before (`logs.json`), how far the run is (`trainer_state.json`), what it
-    was made from (`manifest.json`), and in the newest two what exact resuming needs (`state/`).
+    A checkpoint has adapter and tokenizer, `critic/score.pt` and `pointing_head.safetensors` where there are such, the
+    iterations since the one before (`logs.json`), how far the run is (`trainer_state.json`), what it was made from
+    (`manifest.json`), and in the newest two what exact resuming needs (`state/`).
 
     Published behaviour: docs/published/reflect_rl.md#online-loop, #file-formats.
     """
@@ -182,15 +176,9 @@ class Checkpoints:
         self.made_from: dict[str, Json] = {}  # Flags, models and data; a checkpoint of others is refused
 
     def save(
-        self,
-        done: int,
-        agent: Agent,
-        state: Any,
-        *,
-        summary: Mapping[str, Json],
-        logs: Sequence[Json] | None = None,
-        critic: nn.Module | None = None,
-    ) -> None:
+        self, done: int, agent: Agent, state: Any, *, summary: Mapping[str, Json],
+        logs: Sequence[Json] | None = None, critic: nn.Module | None = None,
+    ) -> None:  # fmt: skip
         """Write the checkpoint after `done` iterations or updates, at once or not at all."""
         with checkpoints.writing(self.folder, done, summary, self.made_from) as made:
             save_agent(agent.model, agent.tokenizer, made)

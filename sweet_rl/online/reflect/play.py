@@ -1,7 +1,6 @@
 """Many episodes of text games side by side: two models and the games; the levels that a run plays, and when.
 
-What an episode draws depends on its own seed only, not on the episodes that it is played with. So processes
-may share a batch, and a run that is continued is the run that was not stopped.
+What an episode draws depends on its own seed only, not on the episodes that it is played with.
 
 Published behaviour: docs/published/reflect_rl.md#episodes, #curriculum, #online-loop, #deviations.
 """
@@ -13,7 +12,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 from sweet_rl.chat.reflect_format import cut_reflection, policy_prompt, reflection_prompt
@@ -42,15 +41,13 @@ class Chosen(NamedTuple):
 class Actor(Protocol):
     """Chooses actions (`agent.Agent`, or a script)."""
 
-    def choose(self, prompts: Sequence[str], seeds: Sequence[int]) -> Sequence[Chosen]:
-        """One action a prompt."""
+    def choose(self, prompts: Sequence[str], seeds: Sequence[int]) -> Sequence[Chosen]: ...
 
 
 class Reflector(Protocol):
-    """Writes reflections (`agent.Agent`, or a script)."""
+    """Writes reflections (`agent.Agent`, or a script): one for each prompt, in order; seed i draws the text of prompt i."""
 
-    def write(self, prompts: Sequence[str], seeds: Sequence[int]) -> Sequence[str]:
-        """One reflection for each prompt, in order; seed i draws the text of prompt i."""
+    def write(self, prompts: Sequence[str], seeds: Sequence[int]) -> Sequence[str]: ...
 
 
 _REMEMBERED: Final = 50  # reflections that are kept for states that no other one is reflected on with
@@ -81,12 +78,8 @@ class OthersReflections:
         return given
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One action: what the policy read, what it did, what that cost.
-
-    `token_ids` are places in the distribution that was sampled from; `logprob` and `entropy` belong to it.
-    """
+class Step(NamedTuple):
+    """One action: what the policy read, what it did (see `Chosen`), what that cost."""
 
     prompt: str
     action: str
@@ -96,8 +89,7 @@ class Step:
     cost: float
 
 
-@dataclass(frozen=True, slots=True)
-class Played:
+class Played(NamedTuple):
     """One episode, whole or broken off by a failure.
 
     `threshold`: it is a success where its costs sum to less; `told`: whether it is one, by the game itself.
@@ -106,7 +98,7 @@ class Played:
     task_id: str
     seed: int
     threshold: float
-    steps: tuple[Step, ...] = field(repr=False)
+    steps: tuple[Step, ...]
     failure: str | None = None
     told: bool | None = None
 
@@ -121,8 +113,7 @@ class Played:
         return self.failure is None and won
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(NamedTuple):
     """How episodes are played."""
 
     reflect_prob: float = 1.0  # how often the reflection model is asked, by step
@@ -165,22 +156,15 @@ class Playing:
         return derive_seed(self.seed, what, len(self.steps))
 
     def played(self) -> Played:
-        return Played(
-            self.task.task_id, self.seed, self.threshold, tuple(self.steps), self.failure, self.told
-        )
+        steps, task = tuple(self.steps), self.task.task_id
+        return Played(task, self.seed, self.threshold, steps, self.failure, self.told)
 
 
 def play(
-    make_game: Callable[[], TextGame],
-    tasks: Sequence[Task],
-    seeds: Sequence[int],
-    actor: Actor,
-    reflector: Reflector | None = None,
-    rules: Rules | None = None,
-    *,
-    at_once: int | None = None,
+    make_game: Callable[[], TextGame], tasks: Sequence[Task], seeds: Sequence[int], actor: Actor,
+    reflector: Reflector | None = None, rules: Rules | None = None, *, at_once: int | None = None,
     tell: Callable[[int], object] = lambda _: None,
-) -> list[Played]:
+) -> list[Played]:  # fmt: skip
     """Play one episode of each task, side by side; where one ends, the next begins at once."""
     waiting = deque(zip(tasks, seeds, strict=True))
     episodes: list[Playing] = []
@@ -227,24 +211,18 @@ def _step(going: Sequence[Playing], actor: Actor, reflector: Reflector | None, r
         one.take(prompt, action, first_step=rules.first_step)
 
 
-# -- levels -----------------------------------------------------------------------------------------------
-
-
 def starts_of(
     sizes: Sequence[int], max_steps: int, *, equal: bool = False, compat: Compat = "fixed"
 ) -> list[int]:
     """The iteration with which each level begins: levels get iterations by their number of items, or `equal` ones.
 
-    With less iterations than items the published rule lets every level begin at 0, and then only the first is
-    played; ours divides further.
+    With fewer iterations than items every published level begins at 0, and only the first is played; ours divides further.
     """
     if equal:
         return [level * max_steps // len(sizes) for level in range(len(sizes))]
-    total = sum(sizes)
-    before = [sum(sizes[:level]) for level in range(len(sizes))]
-    per_item = max_steps // total if total else 0
-    if per_item or compat == "published":
-        return [per_item * items for items in before]
+    before, total = [sum(sizes[:level]) for level in range(len(sizes))], sum(sizes)
+    if total and (compat == "published" or max_steps >= total):
+        return [max_steps // total * items for items in before]
     return [max_steps * items // max(1, total) for items in before]
 
 
@@ -292,10 +270,9 @@ def open_playground(settings: ReflectSettings, *, measures: bool = False) -> Ite
     """The world of the settings; what its games share is freed with the block."""
     world = settings.world
     # A published level has as many entries as a micro-batch has rows, so an iteration plays no more.
-    batch = (
-        settings.per_device_train_batch_size if settings.published else settings.per_device_eval_batch_size
-    )
-    request = LevelRequest(tasks=settings.task_file or None, measures=measures, entries=batch)
+    published, ours = settings.per_device_train_batch_size, settings.per_device_eval_batch_size
+    entries = published if settings.published else ours
+    request = LevelRequest(tasks=settings.task_file or None, measures=measures, entries=entries)
     levels = chosen(levels_of(world, settings.rules, request), settings)
     tasks, names = [level.tasks for level in levels], [level.name for level in levels]
     if not levels or not all(tasks):
@@ -303,10 +280,10 @@ def open_playground(settings: ReflectSettings, *, measures: bool = False) -> Ite
             f"There is nothing to play: --task_file {settings.task_file!r} has no task for a level of "
             "the curriculum. --curriculum_index takes one level."
         )
-    sizes = [len(level) for level in tasks]
-    starts = starts_of(sizes, settings.max_steps, equal=world.learning.equal_levels, compat=settings.compat)
-    with games_of(world, world.learning.prepared(settings.rules, request)) as make_game:
-        yield Playground(tasks, names, starts, world.learning.labels, make_game)
+    learning, sizes = world.learning, [len(level) for level in tasks]
+    starts = starts_of(sizes, settings.max_steps, equal=learning.equal_levels, compat=settings.compat)
+    with games_of(world, learning.prepared(settings.rules, request)) as make_game:
+        yield Playground(tasks, names, starts, learning.labels, make_game)
 
 
 def chosen(levels: Sequence[Level], settings: ReflectSettings) -> Sequence[Level]:

@@ -1,9 +1,8 @@
 """A policy that points at one of the commands on offer, instead of writing its label.
 
-The model reads a state up to its list of actions. From there it reads each command, and the action marker, on
-branches of their own: no command is read behind another one, and no label is. A command's score compares the
-state behind it with the state behind the marker. So the order of the list and the labels are of no influence,
-and a model need not learn to write. Importing this module imports torch.
+The model reads a state up to its list of actions, and from there each command, and the action marker, on branches of their own.
+A command's score compares the state behind it with the state behind the marker, so the order of the list and the labels are of
+no influence, and a model need not learn to write.
 
 Axes: S states, C commands on offer, H hidden.
 """
@@ -54,44 +53,34 @@ class PointingAgent(Agent):
     head: PointingHead
 
     def __init__(
-        self,
-        model: Any,
-        tokenizer: Any,
-        sampling: Sampling,
-        *,
-        head: PointingHead,
-        action_head: str,
-        **more: Any,
-    ) -> None:
+        self, model: Any, tokenizer: Any, sampling: Sampling, *, head: PointingHead, action_head: str, **more: Any
+    ) -> None:  # fmt: skip
         if sampling.max_new_tokens != 1:
             raise UsageError("--pointing_head makes one choice; leave --max_new_tokens at 1.")
         super().__init__(model, tokenizer, sampling, **more)
         self.head, self._action_head = head.to(self.device), action_head
         self._tokens = lru_cache(maxsize=CACHED_TEXTS)(self._tokenized)
 
-    # -- texts and tokens ---------------------------------------------------------------------------------
-
     def offered(self, prompt: str) -> dict[str, str]:
         """The commands on offer in a prompt, by their labels."""
         found = offered_commands(prompt, self._action_head)
         if not found:
             raise UsageError(
-                "--pointing_head: a state offers no commands. It needs a list of them at the end of every "
-                f"state, behind {self._action_head.strip()!r}, each on a line of its own such as '3. go "
-                f"north'; this one ends in {prompt[-80:]!r}. Leave --pointing_head out in such a world."
+                "--pointing_head: a state offers no commands. It needs a list of them at its end, behind "
+                f"{self._action_head.strip()!r}, such as '3. go north'; this one ends in {prompt[-80:]!r}."
             )
         return found
 
     def example(self, prompt: str, token_ids: Sequence[int], room: int | None = None) -> Example:
         """A prompt as tokens up to its list, what may follow, and the place of the choice."""
-        commands = self.offered(prompt).values()
-        branches = [self._tokens(text) for text in (ACTION_MARKER, *(f"\n{one}" for one in commands))]
+        branches = [
+            self._tokens(text)
+            for text in (ACTION_MARKER, *(f"\n{one}" for one in self.offered(prompt).values()))
+        ]
+        before = split_prompt(prompt, self._action_head).before
+        ids = self._tokens(f"{before}{self._action_head}", begins=True)
         positions = getattr(self.config, "max_position_embeddings", None)
-        rooms = [most for most in (room, positions) if most is not None]
-        ids = self._tokens(
-            f"{split_prompt(prompt, self._action_head).before}{self._action_head}", begins=True
-        )
-        if rooms:
+        if rooms := [most for most in (room, positions) if most is not None]:
             ids = ids[-max(1, min(rooms) - max(map(len, branches))) :]
         return Example(ids, tuple(token_ids), tuple(branches))
 
@@ -101,12 +90,6 @@ class PointingAgent(Agent):
         while begins and len(ids) > 1 and ids[-1] == self.tokenizer.eos_token_id:  # it ends every text
             ids.pop()
         return tuple(ids)
-
-    def _groups(self, examples: Sequence[Example], most: int) -> Iterator[list[int]]:
-        """Numbers of examples to read together; a prompt that branches is read once."""
-        yield from padded_batches([_tokens_of(one) for one in examples], most)
-
-    # -- reading ------------------------------------------------------------------------------------------
 
     def scores(self, examples: Sequence[Example]) -> tuple[Tensor, Tensor]:
         """The commands' scores [S, C] in float32, -inf behind the last one of a state; one batch.
@@ -128,20 +111,19 @@ class PointingAgent(Agent):
         """What a critic reads: the state up to its list, and the marker."""
         return self.example(prompt, ()).sequences[0]
 
-    # -- playing ------------------------------------------------------------------------------------------
-
     def choose(self, prompts: Sequence[str], seeds: Sequence[int]) -> list[Chosen]:
         """One command for each prompt, by its label; it depends on the prompt and its seed."""
         examples = [self.example(prompt, ()) for prompt in prompts]
         found: dict[int, Chosen] = {}
         self.usage.requests += len(prompts)
         with dropout(self.model, active=self._dropout):
-            for batch in self._groups(examples, self._few(4 * self.max_tokens_per_batch)):
+            tokens = [_tokens_of(one) for one in examples]
+            for batch in padded_batches(tokens, self._few(4 * self.max_tokens_per_batch)):
                 asked = [examples[number] for number in batch]
-                with self.kept.reading(tokens := sum(map(_tokens_of, asked))) as keeps:
+                with self.kept.reading(total := sum(tokens[number] for number in batch)) as keeps:
                     scores_SC, states_SH = self.scores(asked)
                 if keeps:
-                    self.kept.add(asked, tokens, scores_SC, states_SH)
+                    self.kept.add(asked, total, scores_SC, states_SH)
                 draws = [draws_of(seeds[number], self.sampling)[0] for number in batch]
                 drawn = self._draw(scores_SC, draws)
                 for number, (place, logp, entropy) in zip(batch, drawn, strict=True):
@@ -150,11 +132,9 @@ class PointingAgent(Agent):
                     self.usage.add(len(examples[number].prompt_ids), 1)
         return [found[number] for number in range(len(prompts))]
 
-    # -- learning -----------------------------------------------------------------------------------------
-
     def _unread(self, examples: Sequence[Example]) -> Iterator[list[int]]:
         """The commands of a state are never in two batches."""
-        yield from self._groups(examples, self.max_tokens_per_batch)
+        yield from padded_batches([_tokens_of(one) for one in examples], self.max_tokens_per_batch)
 
     def score(self, examples: Sequence[Example]) -> tuple[Tensor, Tensor]:
         """Log-probability [S] of each example's command among those on offer, and states; as of `Agent`."""
@@ -174,22 +154,15 @@ def pointed(agent: PointingAgent, texts: Sequence[str], path: str, room: int) ->
     for line, text in enumerate(texts, 1):
         at = text.rfind(ACTION_MARKER) + len(ACTION_MARKER)
         prompt, written = text[:at], text[at:]
+        where: dict[str, Any] = {"path": path, "line": line, "field": "text"}
         try:
             offered = agent.offered(prompt)
         except UsageError as error:
             repair = "If the text is of another world, name that by --env."
-            raise DataError(
-                str(error), path=path, line=line, field="text", value=text[-60:], repair=repair
-            ) from error
-        label = resolve_label(written, offered)
-        if label is None:
-            raise DataError(
-                f"chooses what is not on offer; --pointing_head needs one of {', '.join(offered)}",
-                path=path,
-                line=line,
-                field="text",
-                value=written,
-            )
+            raise DataError(str(error), **where, value=text[-60:], repair=repair) from error
+        if (label := resolve_label(written, offered)) is None:
+            why = f"chooses what is not on offer; --pointing_head needs one of {', '.join(offered)}"
+            raise DataError(why, **where, value=written)
         found.append(agent.example(prompt, (list(offered).index(label),), room))
     return found
 

@@ -1,7 +1,7 @@
-"""Folders of runs: their settings, what a run inherits from another, and the logs of runs that continue each other.
+"""Folders of runs: their settings, what a run inherits from another, and the logs of runs that continue each other. No torch.
 
-A run that began at another one's checkpoint continues its iterations. Iterations are counted in trainer calls of
-one pooled update each: those of a run that pools n calls are divided by n. No torch.
+A run that began at another one's checkpoint continues its iterations, which are counted in updates: those of a run that pools
+n trainer calls are divided by n.
 
 Published behaviour: docs/published/reflect_rl.md#models, #evaluation, #deviations.
 """
@@ -54,72 +54,55 @@ def next_experiment(folder: Path, stage: str) -> Path:
 
 
 def save_settings(folder: Path, settings: ReflectSettings) -> None:
-    """Write all flags as a flat map."""
-    replace_file(folder / SETTINGS, [_yaml().safe_dump(as_flags(settings), sort_keys=False).encode()])
+    """Write all flags as a flat map; of a run that is continued those that may change."""
+    flags = as_flags(settings)
+    if (folder / SETTINGS).exists():
+        flags = read_settings(folder) | {name: flags[name] for name in FREE - {"ckpt_path"}}
+    replace_file(folder / SETTINGS, [_yaml().safe_dump(flags, sort_keys=False).encode()])
 
 
 def read_settings(folder: Path) -> dict[str, Json]:
     """The flags that a run's folder was made with; published ones are read as well."""
-    path = folder / SETTINGS
-    yaml = _yaml()
+    path, yaml = folder / SETTINGS, _yaml()
+    if not path.is_file():
+        raise UsageError(f"{str(folder)!r} is no run's folder: it has no {SETTINGS}.")
     try:
         check_yaml(text := path.read_text(encoding="utf-8"), path)
         found = yaml.safe_load(text)
-    except FileNotFoundError as error:
-        runs = sorted(found.parent.name for found in folder.parent.glob(f"*/{SETTINGS}"))
-        hint = f" There are {', '.join(runs[-5:])} beside it." if runs else ""
-        raise UsageError(f"{str(folder)!r} is no run's folder: it has no {SETTINGS}.{hint}") from error
     except (OSError, ValueError, yaml.YAMLError) as error:
-        line = str(error).splitlines()[0]
-        raise UsageError(f"{str(path)!r} cannot be read: {line}.") from error
+        raise UsageError(f"{str(path)!r} cannot be read: {str(error).splitlines()[0]}.") from error
     if not isinstance(found, dict):
         raise UsageError(f"{str(path)!r} must hold a map of flags, got {type(found).__name__}.")
     named = {"max_turns" if name == "horizon" else str(name): value for name, value in found.items()}
     return {"pointing_head": False} | named
 
 
-def check(settings: ReflectSettings) -> list[str]:
-    """Find out before anything is loaded what cannot work; what may surprise is returned, as sentences."""
-    if settings.mode != "test" and settings.trainer == "ppo" and not settings.use_critic:
+def check(settings: ReflectSettings) -> None:
+    """Find out before anything is loaded what cannot work."""
+    check_head(settings)
+    ppo = settings.mode != "test" and settings.trainer == "ppo"
+    if ppo and not settings.use_critic:
         raise UsageError("--trainer ppo needs a critic: add --use_critic --shared_critic.")
-    cuts = settings.top_p < 1 or 0 < settings.top_k < ReflectSettings.top_k
-    if settings.mode != "test" and settings.trainer == "ppo" and cuts and not settings.published:
+    if ppo and not settings.published and (settings.top_p < 1 or 0 < settings.top_k < ReflectSettings.top_k):
         raise UsageError(
             "--trainer ppo compares an action's probability before and after an update, and --top_k and "
             "--top_p change the one that it was drawn with. Leave them out, or take --trainer pg."
         )
-    check_head(settings)
-    surprises = []
-    if settings.reflect_load_dir is not None and not settings.reflect:
-        surprises.append("--reflect_load_dir is of no use without --reflect in the published program.")
-    if settings.load_dir is not None:
-        if settings.pointing_head and not has_head(settings.load_dir):
-            surprises.append(f"{settings.load_dir} has no pointing head; a fresh one learns.")
-        made = _settings_of(checkpoint_folder(settings.load_dir))
-        if not settings.published and made.get("mode") == "train_SPT" and made.get("reflect"):
-            raise UsageError(
-                f"{settings.load_dir!r} is a reflection model's checkpoint (its run had --reflect), and a "
-                "policy's is needed. Name the run that was trained on sft.jsonl or sft_policy.jsonl."
-            )
-        if made.get("mode") == "train_RLFT" and made.get("env") != settings.env:
-            surprises.append(f"{settings.load_dir} learned in {made['env']}, and plays {settings.env} now.")
-    if settings.reflect and settings.reflect_load_dir is not None:
-        made = _settings_of(checkpoint_folder(settings.reflect_load_dir))
-        mode = made.get("mode")
-        trained = mode == "train_RLFT" or (mode == "train_SPT" and not made.get("reflect"))
-        if trained and not settings.published:
-            raise UsageError(
-                f"{settings.reflect_load_dir!r} is a policy's checkpoint, and a reflection model's is "
-                "needed. Name a run of supervised_pretrain --reflect, trained on sft_reflection.jsonl."
-            )
-    world = settings.world
-    if settings.task_file and world.learning.ignored(
-        settings.task_file, world.tasks.sources, settings.compat
-    ):
-        surprises.append(
-            f"--task_file {settings.task_file} is of no use: --env {settings.env} has its own games."
+    made = [
+        {} if place is None or settings.published else _settings_of(checkpoint_folder(place))
+        for place in (settings.load_dir, settings.reflect_load_dir if settings.reflect else None)
+    ]
+    if made[0].get("mode") == "train_SPT" and made[0].get("reflect"):
+        raise UsageError(
+            f"{settings.load_dir!r} is a reflection model's checkpoint (its run had --reflect), and a "
+            "policy's is needed. Name the run that was trained on sft.jsonl or sft_policy.jsonl."
         )
-    return surprises
+    mode = made[1].get("mode")
+    if mode == "train_RLFT" or (mode == "train_SPT" and not made[1].get("reflect")):
+        raise UsageError(
+            f"{settings.reflect_load_dir!r} is a policy's checkpoint, and a reflection model's is "
+            "needed. Name a run of supervised_pretrain --reflect, trained on sft_reflection.jsonl."
+        )
 
 
 def check_head(settings: ReflectSettings) -> None:
@@ -128,10 +111,8 @@ def check_head(settings: ReflectSettings) -> None:
         return
     if not settings.world.learning.head:
         raise UsageError(
-            f"--pointing_head scores the commands that a state offers, and --env {settings.env} offers none. "
-            "It needs a list of commands at the end of every state, each on a line of its own such as "
-            "'3. go north', and what begins the list as the world's `learning.head`. Leave --pointing_head "
-            "out, or take such a world."
+            f"--pointing_head scores the commands that a state offers, and --env {settings.env} offers none: its world's "
+            "`learning.head` says what begins a list of commands. Leave --pointing_head out, or take such a world."
         )
     if settings.mode == "train_SPT" and settings.reflect:
         raise UsageError("--pointing_head is a policy's, and --reflect trains a reflection model. Drop one.")
@@ -152,11 +133,11 @@ def checkpoint_folder(name: str) -> Path:
     folder = Path(name).expanduser()
     if (folder / "adapter_config.json").is_file():
         return folder
-    beside = folder if folder.is_dir() else folder.parent
-    there = sorted((path.parent for path in beside.glob("checkpoint-*/adapter_config.json")), key=step_of)
+    near = folder if folder.is_dir() else folder.parent
+    there = sorted((path.parent for path in near.glob("checkpoint-*/adapter_config.json")), key=step_of)
     hint = " supervised_pretrain and rl_finetune make some."
     if there:
-        hint = f" {str(beside)!r} has {', '.join(path.name for path in there[-3:])}; name one of these."
+        hint = f" {str(near)!r} has {', '.join(path.name for path in there[-3:])}; name one of these."
     raise UsageError(f"{name!r} is no checkpoint of an adapter: it has no adapter_config.json.{hint}")
 
 
@@ -190,13 +171,13 @@ def with_saved_reflector(settings: ReflectSettings) -> ReflectSettings:
 
 
 def _settings_of(checkpoint: Path) -> dict[str, Json]:
-    """Those of the run that made a checkpoint; none where it is not known."""
+    """Those of the run that made a checkpoint, its places as they are found today; none where it is not known."""
     run = checkpoint.parent
-    return _placed(read_settings(run), run) if (run / SETTINGS).is_file() else {}
+    return _placed(run) if (run / SETTINGS).is_file() else {}
 
 
-def _placed(saved: dict[str, Json], run: Path) -> dict[str, Json]:
-    """A run's settings, with its places as they are found today."""
+def _placed(run: Path) -> dict[str, Json]:
+    saved = read_settings(run)
     return saved | {name: beside(str(saved[name]), run) for name in PLACES if saved.get(name)}
 
 
@@ -204,15 +185,14 @@ def continued(folder: Path, settings: ReflectSettings, given: Collection[str]) -
     """The settings of a run that is to be continued; what began it may be typed again."""
     saved, flags = read_settings(folder), as_flags(settings)
     typed = {name: flags[name] for name in flags if name in given}
-    placed = flags | _placed(saved, folder)
+    placed = flags | _placed(folder)
     own = flags_of(world_of(str(placed["env"])), learning=True)
     before = settings_of(**{name: value for name, value in placed.items() if name in {*PLAIN, *own}})
-    compared = {}
-    for name in (name for name in typed if name in saved and name not in {*FREE, "mode"}):
-        place = Path(str(saved[name]))  # a model that the run made in its own folder may be typed by its name
-        made_here = place.parent.name == folder.resolve().name and typed[name] == place.name
-        if not (name in _MODELS and made_here):
-            compared[name] = typed[name]
+    compared = {name: value for name, value in typed.items() if name in saved and name not in {*FREE, "mode"}}
+    for name in _MODELS:  # one that the run made in its own folder may be typed by its name
+        place = Path(str(saved.get(name)))
+        if place.parent.name == folder.resolve().name and compared.get(name) == place.name:
+            del compared[name]
     check_same(
         {f"--{name}": saved[name] for name in compared},
         {f"--{name}": value for name, value in compared.items()},
@@ -230,14 +210,6 @@ def made_from(settings: ReflectSettings, data: Json) -> dict[str, Json]:
     return {f"--{name}": value for name, value in {**flags, **named, "task_file": digest(data)}.items()}
 
 
-def save_changes(folder: Path, settings: ReflectSettings) -> None:
-    """Write those flags of a run that is continued which may change."""
-    saved, now = read_settings(folder), as_flags(settings)
-    changed = saved | {name: now[name] for name in FREE - {*PLACES, "ckpt_path"} if name in now}
-    if changed != saved:
-        replace_file(folder / SETTINGS, [_yaml().safe_dump(changed, sort_keys=False).encode()])
-
-
 def _yaml() -> Any:
     try:
         import yaml  # comes with transformers
@@ -245,8 +217,6 @@ def _yaml() -> Any:
         raise missing_package("pyyaml", "reflect", needed_for="A run's setting.yml") from error
     return yaml
 
-
-# -- logs -------------------------------------------------------------------------------------------------
 
 Log = dict[str, Any]
 WINDOW = 99  # iterations over which a point is a mean
@@ -299,12 +269,11 @@ def read_logs(folder: Path) -> list[Log]:
     for path in sorted(paths, key=lambda path: step_of(path.parent)):
         try:
             for entry in json.loads(path.read_text(encoding="utf-8")):
-                if missing := [key for key in ("iter", "succ", "cost", "loss") if key not in entry]:
-                    raise ValueError(f"one has no {missing[0]!r}")
-                if not isinstance(entry["iter"], int | float):
-                    raise TypeError(f"one has the number {entry['iter']!r}")
-                found.append({key: value for key, value in entry.items() if key != "log"})
-        except (OSError, ValueError, AttributeError, TypeError) as error:
+                kept = {key: value for key, value in entry.items() if key != "log"}
+                if not {"succ", "cost", "loss"} <= {*kept} or not isinstance(kept["iter"], int | float):
+                    raise ValueError(f"one is {kept}")
+                found.append(kept)
+        except (OSError, ValueError, AttributeError, TypeError, KeyError) as error:
             raise DataError(f"is no list of iterations ({error})", path=path) from error
     return found
 

@@ -23,36 +23,22 @@ class ReflectFlags(Compatible):
     """Flags of any world, under their published names and defaults; the last nine are ours."""
 
     per_device_train_batch_size: int = flag(
-        1,
-        "rows of a micro-batch with gradients; RL: also episodes drawn from replay after each rollout.",
-        at_least=1,
+        1, "rows of a micro-batch; online: also episodes drawn from replay after each rollout.", at_least=1
     )
-    per_device_eval_batch_size: int = flag(
-        4, "episodes that are played at once; RL: the episodes of an iteration.", at_least=1
-    )
+    per_device_eval_batch_size: int = flag(4, "episodes played at once; online: of an iteration.", at_least=1)
     gradient_accumulation_steps: int = flag(
-        1,
-        "fine-tuning: micro-batches of an update; RL: trainer calls whose episodes an update pools.",
-        at_least=1,
+        1, "micro-batches of an update; online: trainer calls whose episodes an update pools.", at_least=1
     )
     eval_reps: int = flag(10, "how often an evaluation plays its data.", at_least=1)
-    mode: str = flag(
-        "train", "what the run is for; every stage sets it by itself (train_SPT, train_RLFT, test)."
-    )
+    mode: str = flag("train", "what the run is for; every stage sets it (train_SPT, train_RLFT, test).")
     learning_rate: float = flag(2e-4, "of the adapter, and of the critic.", at_least=0)
     max_grad_norm: float = flag(0.3, "gradients are clipped to this norm.", above=0)
     weight_decay: float = flag(0.001, "of the optimizer.", at_least=0)
-    ppo_clip_coef: float = flag(
-        0.1, "how far PPO lets the probability ratio move from 1.", above=0, only=_PPO
-    )
+    ppo_clip_coef: float = flag(0.1, "how far PPO lets the ratio move from 1.", above=0, only=_PPO)
     ppo_update_iter: int = flag(3, "passes over an update's steps with --trainer ppo.", at_least=1, only=_PPO)
-    entropy_coef: float = flag(
-        0.0, "what a unit of the policy's entropy takes off a step's cost.", at_least=0
-    )
+    entropy_coef: float = flag(0.0, "what a unit of entropy takes off a step's cost.", at_least=0)
     lora_alpha: int = flag(16, "scale of the adapter.")
-    lora_dropout: float = flag(
-        0.1, "dropout in front of the adapter, active in updates.", at_least=0, at_most=1
-    )
+    lora_dropout: float = flag(0.1, "before the adapter, active in updates.", at_least=0, at_most=1)
     disable_dropout: bool = flag(False, "no dropout anywhere.")
     lora_r: int = flag(64, "rank of the adapter.", at_least=1)
     max_seq_length: int = flag(
@@ -60,9 +46,7 @@ class ReflectFlags(Compatible):
     )
     max_new_tokens: int = flag(1, "tokens of an action at most; the shrunk head writes one.", at_least=1)
     temperature: float = flag(1.0, "of sampling.", above=0)
-    top_p: float = flag(
-        1.0, "sample among the likeliest tokens that have this probability together.", at_least=0, at_most=1
-    )
+    top_p: float = flag(1.0, "sample the likeliest with this probability together.", at_least=0, at_most=1)
     top_k: int = flag(99999, "sample among so many tokens only.", at_least=0)
     model_name: str = flag("gpt2-xl", "the policy's model: a folder, a hub name, or tiny (made on the spot).")
     load_dir: str | None = flag(None, "a checkpoint of the policy to begin with: adapter and tokenizer.")
@@ -72,7 +56,7 @@ class ReflectFlags(Compatible):
     )
     ckpt_path: str = flag("results/", "folder in which every run gets a numbered folder of its own.")
     use_8bit: bool = flag(
-        True, "load models in 8 bits. Needs CUDA and bitsandbytes; without CUDA models are loaded whole."
+        True, "load models in 8 bits. Needs bitsandbytes; without CUDA they are loaded whole."
     )
     use_4bit: bool = flag(False, "load models in 4 bits. Needs CUDA and bitsandbytes.")
     use_nested_quant: bool = flag(False, "also quantize the constants of the 4-bit weights.")
@@ -84,19 +68,13 @@ class ReflectFlags(Compatible):
     fp16: bool = flag(False, "fine-tuning computes in float16 where there is CUDA.")
     bf16: bool = flag(True, "fine-tuning computes in bfloat16 where there is CUDA; elsewhere in float32.")
     gradient_checkpointing: bool = flag(True, "fine-tuning keeps no activations of a layer but its input.")
-    optim: str = flag(
-        "paged_adamw_32bit",
-        "optimizer of fine-tuning; paged ones need CUDA and bitsandbytes and are AdamW elsewhere.",
-    )
+    optim: str = flag("paged_adamw_32bit", "of fine-tuning; paged ones need bitsandbytes, else AdamW.")
     lr_scheduler_type: Literal["constant", "constant_with_warmup", "linear", "cosine"] = flag(
         "constant", "of fine-tuning: constant, constant_with_warmup, linear or cosine."
     )
-    max_steps: int = flag(20000, "updates of fine-tuning; iterations of RL.", at_least=1)
+    max_steps: int = flag(20000, "updates of fine-tuning; iterations online.", at_least=1)
     warmup_ratio: float = flag(
-        0.03,
-        "share of the updates in which the learning rate rises; constant has none.",
-        at_least=0,
-        at_most=1,
+        0.03, "updates in which the learning rate rises; constant has none.", at_least=0, at_most=1
     )
     group_by_length: bool = flag(False, "fine-tuning: texts of similar lengths share a micro-batch.")
     save_steps: int = flag(100, "a checkpoint every so many updates or iterations.", at_least=1)
@@ -105,7 +83,7 @@ class ReflectFlags(Compatible):
     cache_dir: str = flag("model/", "where downloaded models are kept.")
     env: str = flag(
         first_for("reflect"),
-        "the world: its name, the published one as well, or module:WORLD.",
+        "the world: its name, the published one too, or module:WORLD.",
         aliases=("world",),
     )
     trainer: Literal["pg", "ppo"] = flag("pg", "pg (policy gradient) or ppo (needs a critic).")
@@ -116,9 +94,7 @@ class ReflectFlags(Compatible):
     )
     critic_update_iter: int = flag(5, "passes over its data when it does.", at_least=1, only=_CRITIC)
     shared_critic: bool = flag(
-        False,
-        "the critic reads the policy's hidden states; otherwise those of the model without its adapter.",
-        only=_CRITIC,
+        False, "the critic reads the policy's hidden states; else those without its adapter.", only=_CRITIC
     )
     critic_layer_type: Literal["linear", "mlp"] = flag(
         "linear", "what is trained on the hidden state: linear or mlp.", only=_CRITIC
@@ -130,14 +106,10 @@ class ReflectFlags(Compatible):
     random_map: bool = flag(True, "of no effect; kept for published command lines.", shown="never")
     is_slippery: bool = flag(False, "of no effect; kept for published command lines.", shown="never")
     max_turns: int | None = flag(
-        None,
-        "agent turns of an episode at most; default the world's own number.",
-        at_least=1,
-        aliases=("horizon",),
+        None, "agent turns of an episode at most; default the world's own.", at_least=1, aliases=("horizon",)
     )
     task_file: str | None = flag(
-        None,
-        "tasks: a file, or a list of the world; default the world's own. In fine-tuning the .jsonl file of texts.",
+        None, "tasks: a file, or a list of the world. In fine-tuning the .jsonl file of texts."
     )
     sandbox_dir: str = flag("/dev/shm/", "of no effect: no files are copied.", shown="never")  # as published
     discretize_actions: bool = flag(True, "of no effect: actions are labels.", shown="never")
@@ -153,24 +125,21 @@ class ReflectFlags(Compatible):
     seed: int = flag(0, "of all draws.")
     device: str = flag("auto", "auto (a GPU if there is one), cpu, cuda, cuda:1, ...")
     max_tokens_per_batch: int = flag(
-        4096, "tokens computed together at most, padding included. Changes speed and memory only.", at_least=1
+        4096, "tokens computed together at most. Changes speed and memory only.", at_least=1
     )
     kept_tokens: int = flag(
-        4096,
-        "online, with --disable_dropout: so many tokens that the policy reads in play are kept with what their gradients need, so that the update reads them no second time; 0: none. Changes speed and memory only.",
-        at_least=0,
+        4096, "with --disable_dropout: tokens of play that are kept for the update's gradients.", at_least=0
     )
     reflect_max_new_tokens: int = flag(100, "tokens of a reflection at most.", at_least=1, only=_REFLECTING)
     reflect_temperature: float | None = flag(
         None, "of sampling reflections; default --temperature.", above=0, only=_REFLECTING
     )
     target_modules: str = flag(
-        "auto",
-        "names of the modules that get adapters, by commas; auto: peft's own for the kind of model; all-linear: all.",
+        "auto", "modules that get adapters, by commas; auto: peft's own choice; all-linear: all."
     )
     pointing_head: bool = flag(
         False,
-        "point at a command on offer, by the model's own states of the prompt and of each command, instead of writing its label; also in fine-tuning, where --env says whose texts they are. A checkpoint that has such a head is always read with it.",
+        "point at a command on offer instead of writing its label. A checkpoint with such a head keeps it.",
     )
 
 
@@ -201,12 +170,8 @@ class ReflectSettings(ReflectFlags):
         kind = learning_options(self.world)
         names = {option.name for option in fields(kind)}
         values = {name: getattr(self.options, name) for name in names}
-        values |= {name: getattr(self, name) for name in _OF_GAMES if name in names}
-        values |= {"max_turns": self.max_turns, "compat": self.compat}
-        return kind(**values)
-
-
-_OF_GAMES: Final = ("first_step",)  # Settings of any world that are options of some
+        values |= {"first_step": self.first_step} if "first_step" in names else {}
+        return kind(**values | {"max_turns": self.max_turns, "compat": self.compat})
 
 
 def settings_of(**flags: Any) -> ReflectSettings:
@@ -219,8 +184,6 @@ def settings_of(**flags: Any) -> ReflectSettings:
 
 def as_flags(settings: ReflectSettings) -> dict[str, Json]:
     """All settings as one flat map, by the names of their flags."""
-    plain = {
-        field.name: getattr(settings, field.name) for field in fields(settings) if field.name != "options"
-    }
     own = flags_of(settings.world, learning=True)
+    plain = {name: getattr(settings, name) for name in PLAIN}
     return plain | {flag: getattr(settings.options, name) for flag, name in own.items()}

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from sweet_rl.chat.reflect_format import ACTION_MARKER, ANALYSE_MARKER
 from sweet_rl.cli.stage import written_by
@@ -32,41 +32,37 @@ from sweet_rl.training.steps import rate_factor
 from sweet_rl.types import derive_seed
 from sweet_rl.worlds.registry import stages
 
-_OPTIMIZERS = ("adamw_torch", "adamw_hf", "paged_adamw_32bit", "paged_adamw_8bit", "adamw_bnb_8bit")
+_OPTIMIZERS = {
+    "adamw_torch": "", "adamw_hf": "", "paged_adamw_32bit": "PagedAdamW32bit", "paged_adamw_8bit": "PagedAdamW8bit",
+    "adamw_bnb_8bit": "AdamW8bit",
+}  # fmt: skip  # in torch, or in bitsandbytes
 
 
 class FineTuning(Training):
     """A run: its model, its texts, its folder."""
 
     def __init__(
-        self,
-        agent: Agent,
-        examples: Sequence[Example],
-        settings: ReflectSettings,
-        checkpoints: Checkpoints | None,
-        tell: Callable[[int, Mapping[str, float]], object] = lambda *_: None,
-        say: Callable[[str], object] = print,
-    ) -> None:
+        self, agent: Agent, examples: Sequence[Example], settings: ReflectSettings, checkpoints: Checkpoints | None,
+        tell: Callable[[int, Mapping[str, float]], object] = lambda *_: None, say: Callable[[str], object] = print,
+    ) -> None:  # fmt: skip
         super().__init__(agent, settings, optimizer_of(agent, settings, say), "the model")
         self._examples, self._tell, self._checkpoints = examples, tell, checkpoints
         name = settings.lr_scheduler_type
+        renamed = {"constant_with_warmup": "constant", "cosine": "cosine_with_floor"}
+        warm_up = 0.0 if name == "constant" else settings.warmup_ratio  # as published
         self._factor = rate_factor(
-            {"constant_with_warmup": "constant", "cosine": "cosine_with_floor"}.get(name, name),
+            renamed.get(name, name),
             steps=settings.max_steps,
-            warmup_ratio=0.0 if name == "constant" else settings.warmup_ratio,  # as published
+            warmup_ratio=warm_up,
             published=settings.published,
         )
         self._log: list[dict[str, float]] = []
-        self._order = Order(
-            [len(example.sequence) for example in examples],
-            batch=settings.per_device_train_batch_size * settings.gradient_accumulation_steps,
-            seed=settings.seed,
-            by_length=settings.group_by_length,
-        )
+        batch = settings.per_device_train_batch_size * settings.gradient_accumulation_steps
+        lengths = [len(example.sequence) for example in examples]
+        self._order = Order(lengths, batch=batch, seed=settings.seed, by_length=settings.group_by_length)
         if settings.gradient_checkpointing:
-            recompute_activations(
-                bare_model(agent.model), ModelSettings(pretrain=settings.model_name, lora_rank=1)
-            )
+            how = ModelSettings(pretrain=settings.model_name, lora_rank=1)
+            recompute_activations(bare_model(agent.model), how)
 
     def run(self, done: int = 0) -> None:
         """Make the updates from `done` on."""
@@ -88,13 +84,12 @@ class FineTuning(Training):
         mine, scales = own_rows(len(rows)), self._scales(rows)
         scales_S = torch.tensor([scales[at] for at in mine], device=self.agent.device)
         texts = f"the texts {', '.join(str(row + 1) for row in rows)} of {self._settings.task_file}"
-        return self._step(
-            [self._examples[rows[at]] for at in mine],
-            lambda logps_S, _, at: -(logps_S * scales_S[at]).sum(),
-            update + 1,
-            lambda _: texts,
-            seeded=update,
-        )
+        own = [self._examples[rows[at]] for at in mine]
+
+        def loss_of(logps_S: Tensor, _: Tensor, at: Tensor) -> Tensor:
+            return -(logps_S * scales_S[at]).sum()
+
+        return self._step(own, loss_of, update + 1, lambda _: texts, seeded=update)
 
     @contextmanager
     def _mode(self) -> Iterator[None]:
@@ -116,12 +111,9 @@ class FineTuning(Training):
         return [1 / (micro[place // size] * len(micro)) for place in range(len(rows))]
 
     def _save(self, done: int) -> None:
-        if not is_main() or self._checkpoints is None:
-            return
-        summary = {"global_step": done, "log_history": self._log}
-        self._checkpoints.save(
-            done, self.agent, {"done": done, **self.state(), "log": self._log}, summary=summary
-        )
+        if is_main() and self._checkpoints is not None:
+            summary, state = {"global_step": done, "log_history": self._log}, {"done": done, **self.state()}
+            self._checkpoints.save(done, self.agent, state | {"log": self._log}, summary=summary)
 
     def load(self, state: Any) -> None:
         super().load(state)
@@ -136,21 +128,15 @@ def optimizer_of(
     if name not in _OPTIMIZERS:
         raise UsageError(f"--optim must be one of {', '.join(_OPTIMIZERS)}, got {name!r}.")
     options: dict[str, Any] = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
-    if name in {"adamw_torch", "adamw_hf"}:
-        return torch.optim.AdamW(parameters, **options)
-    if agent.device.type != "cuda":
+    if _OPTIMIZERS[name] and agent.device.type == "cuda":
+        try:
+            from bitsandbytes import optim  # type: ignore[import-not-found]
+        except ImportError as error:
+            raise missing_package("bitsandbytes", "quantization", needed_for=f"--optim {name}") from error
+        return getattr(optim, _OPTIMIZERS[name])(parameters, **options)  # type: ignore[no-any-return]
+    if _OPTIMIZERS[name]:
         say(f"Without a CUDA device --optim {name} is plain AdamW.")
-        return torch.optim.AdamW(parameters, **options)
-    try:
-        from bitsandbytes import optim  # type: ignore[import-not-found]
-    except ImportError as error:
-        raise missing_package("bitsandbytes", "quantization", needed_for=f"--optim {name}") from error
-    kinds = {
-        "paged_adamw_32bit": optim.PagedAdamW32bit,
-        "paged_adamw_8bit": optim.PagedAdamW8bit,
-        "adamw_bnb_8bit": optim.AdamW8bit,
-    }
-    return kinds[name](parameters, **options)  # type: ignore[no-any-return]
+    return torch.optim.AdamW(parameters, **options)
 
 
 @contextmanager
@@ -166,23 +152,16 @@ def _training(model: nn.Module) -> Iterator[None]:
         model.eval()
 
 
-# -- texts ------------------------------------------------------------------------------------------------
-
-
 def read_texts(path: str | Path) -> list[str]:
     """The texts of a .jsonl file of `{"text": ...}`."""
     path = Path(path).expanduser()
     if not path.is_file() or path.suffix == ".json":
         what = "holds records, not texts" if path.is_file() else "is no file"
         hint = written_by(path, stages()) if path.suffix == ".jsonl" else ""
-        raise UsageError(
-            f"--task_file {str(path)!r} {what}.{hint} Name a .jsonl file of training texts, as the "
-            "stages write them whose names end with gen_sft."
-        )
+        raise UsageError(f"--task_file {str(path)!r} {what}.{hint} Name a .jsonl file of training texts.")
     texts = []
     for line, row in read_rows(path):
-        text = row.get("text") if isinstance(row, dict) else None
-        if not isinstance(text, str):
+        if not isinstance(text := row.get("text"), str):
             raise DataError("must be a string", path=path, line=line, field="text", value=text)
         texts.append(text)
     if not texts:
@@ -194,16 +173,16 @@ def check_kind(texts: Sequence[str], path: str | Path, *, reflect: bool) -> None
     """Refuse texts of the other model: nothing would be learnt from them, or the wrong thing."""
     for line, text in enumerate(texts, 1):
         action, analysis = text.rfind(ACTION_MARKER), text.rfind(ANALYSE_MARKER)
+        where: dict[str, Any] = {"path": path, "line": line, "field": "text", "value": text[-60:]}
         if reflect and (analysis < 0 or action > analysis):
-            problem = "is no text of a reflection model: it does not end in a reflection"
             repair = "Leave --reflect out, or name a file such as sft_reflection.jsonl."
-        elif not reflect and action < 0:
+            raise DataError(
+                "is no text of a reflection model: it does not end in a reflection", **where, repair=repair
+            )
+        if not reflect and action < 0:
             ends = "ends in a reflection" if analysis >= 0 else "has no action marker"
-            problem = f"is no text of a policy: it {ends}"
             repair = "Add --reflect to train the reflection model on it."
-        else:
-            continue
-        raise DataError(problem, path=path, line=line, field="text", value=text[-60:], repair=repair)
+            raise DataError(f"is no text of a policy: it {ends}", **where, repair=repair)
 
 
 def encode(tokenizer: Any, text: str, *, reflect: bool, room: int) -> Example:
@@ -258,8 +237,7 @@ class Order:
             order = list(range(len(self._lengths)))
             random.Random(derive_seed(self._seed, "texts", number)).shuffle(order)
             if self._by_length:
-                size = 50 * self._batch
-                chunks = [order[at : at + size] for at in range(0, len(order), size)]
+                chunks = [order[at : at + 50 * self._batch] for at in range(0, len(order), 50 * self._batch)]
                 longest = [sorted(chunk, key=lambda row: -self._lengths[row]) for chunk in chunks]
                 order = [row for chunk in longest for row in chunk]
             self._known = (number, order)

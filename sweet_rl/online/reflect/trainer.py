@@ -1,7 +1,6 @@
 """Updates of the policy and its critic from played episodes.
 
-A step's loss depends on nothing but the step, so processes divide the steps and add up gradients: the update
-is that of one process. Importing this module imports torch.
+A step's loss depends on nothing but the step, so processes divide the steps and add up gradients: the update is that of one.
 
 Axes: S steps.
 
@@ -13,9 +12,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import astuple
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -58,15 +56,9 @@ class Training:
         self._parameters, self._guard = agent.trainable(), Guard(what, TRIES)
 
     def _step(
-        self,
-        examples: Sequence[Example],
-        loss_of: _Loss,
-        number: int,
-        told: Callable[[list[int]], str],
-        *,
-        skips: bool = False,
-        seeded: int | None = None,
-    ) -> float:
+        self, examples: Sequence[Example], loss_of: _Loss, number: int, told: Callable[[list[int]], str],
+        *, skips: bool = False, seeded: int | None = None,
+    ) -> float:  # fmt: skip
         """One optimizer step over this process's share of examples; the loss of all, which `loss_of` adds up to.
 
         Where it is not finite, `told` says of which examples; `skips`: their gradients are left out, as published.
@@ -96,16 +88,14 @@ class Training:
 
     def state(self) -> dict[str, Any]:
         """All that later updates depend on, as tensors and plain data."""
-        return {
-            "parameters": [parameter.detach() for parameter in self._parameters],
-            "optimizer": self.optimizer.state_dict(),
-        }
+        parameters = [parameter.detach() for parameter in self._parameters]
+        return {"parameters": parameters, "optimizer": self.optimizer.state_dict()}
 
+    @torch.no_grad()
     def load(self, state: Any) -> None:
         """Continue from `state`."""
-        with torch.no_grad():
-            for parameter, saved in zip(self._parameters, state["parameters"], strict=True):
-                parameter.copy_(saved)
+        for parameter, saved in zip(self._parameters, state["parameters"], strict=True):
+            parameter.copy_(saved)
         self.optimizer.load_state_dict(state["optimizer"])
 
 
@@ -117,34 +107,32 @@ class Trainer(Training):
             raise UsageError("--trainer ppo needs a critic: add --use_critic --shared_critic.")
         super().__init__(agent, settings, _adam(agent.trainable(), settings), "the policy")
         self.critic = critic
-        self.critic_optimizer = None if critic is None else _adam(list(critic.head.parameters()), settings)
+        if critic is not None:
+            self._critic_optimizer = _adam(list(critic.head.parameters()), settings)
         self._pooled: list[list[Played]] = []
         self._critic_data: list[Row] = []
-        self._updates = 0
-        self._calls = 0
+        self._updates = self._calls = 0
         self._critic_guard = Guard("the critic", TRIES, unit="step")
 
     def keep_play(self) -> None:
         """What the policy reads from now on is kept for the next update, where that computes the same."""
-        settings = self._settings
-        one_token = self.agent.sampling.max_new_tokens == 1
-        same = settings.disable_dropout and not settings.published
-        alone = settings.gradient_accumulation_steps == 1
-        self.agent.kept.begin(settings.kept_tokens if one_token and same and alone else 0)
+        settings, alone = self._settings, self._settings.gradient_accumulation_steps == 1
+        same = settings.disable_dropout and not settings.published and self.agent.sampling.max_new_tokens == 1
+        self.agent.kept.begin(settings.kept_tokens if same and alone else 0)
 
     def train(self, episodes: Sequence[Played]) -> Update:
         """Learn from episodes, together with those of the calls before it that were kept for an update."""
-        episodes = [episode for episode in episodes if episode.steps]
-        if not episodes:
+        if not (episodes := [episode for episode in episodes if episode.steps]):
             return Update()
-        self._pooled.append(list(episodes))
+        self._pooled.append(episodes)
         if len(self._pooled) < self._settings.gradient_accumulation_steps:
             return Update()
-        pooled, self._pooled = self._pooled, []
-        rows = [row for call in pooled for episode in call for row in self.rows(episode)]
-        newest = [row for episode in pooled[-1] for row in self.rows(episode)]
+        pooled = [[row for episode in call for row in self.rows(episode)] for call in self._pooled]
+        self._pooled, rows = [], [*chain(*pooled)]
         if self.critic is not None:
-            self._critic_data += newest if self._settings.published else rows  # published: the newest only
+            self._critic_data += (
+                pooled[-1] if self._settings.published else rows
+            )  # published: the newest only
         self._updates += 1
         loss = self._update_policy(rows)
         critic_loss = None
@@ -155,12 +143,8 @@ class Trainer(Training):
 
     def rows(self, episode: Played) -> list[Row]:
         """An episode's steps with their Q values."""
-        costs = [step.cost for step in episode.steps]
-        entropies = [step.entropy for step in episode.steps]
-        found = q_values(costs, entropies, self._settings.entropy_coef)
-        return [Row(step, q) for step, q in zip(episode.steps, found, strict=True)]
-
-    # -- the policy ---------------------------------------------------------------------------------------
+        costs, entropies = zip(*((step.cost, step.entropy) for step in episode.steps), strict=True)
+        return list(map(Row, episode.steps, q_values(costs, entropies, self._settings.entropy_coef)))
 
     def _update_policy(self, rows: Sequence[Row]) -> float:
         """One optimizer step (PPO: several); the mean loss over steps, and over PPO's passes."""
@@ -206,25 +190,20 @@ class Trainer(Training):
     def _pass(self, rows: Sequence[Row], total: int, loss_of: _Loss) -> float:
         """One optimizer step over these rows of `total`; the mean loss over all."""
         self._calls += 1
-        return self._step(
-            [self.agent.example(row.step.prompt, row.step.token_ids) for row in rows],
-            lambda logps_S, states_SH, at: loss_of(logps_S, states_SH, at) / total,
-            self._calls,
-            lambda bad: _told([rows[at] for at in bad] or rows),
-            skips=self._settings.published,
-        )
+        examples = [self.agent.example(row.step.prompt, row.step.token_ids) for row in rows]
 
-    # -- the critic ---------------------------------------------------------------------------------------
+        def mean(logps_S: Tensor, states_SH: Tensor, at: Tensor) -> Tensor:
+            return loss_of(logps_S, states_SH, at) / total
+
+        def told(bad: list[int]) -> str:
+            return _told([rows[at] for at in bad] or rows)
+
+        return self._step(examples, mean, self._calls, told, skips=self._settings.published)
 
     def _update_critic(self, rows: Sequence[Row]) -> float:
-        """Passes of regression over the rows; the mean loss.
-
-        A step sees `per_device_train_batch_size` x `gradient_accumulation_steps` rows and minimises the mean
-        over them; published, only the last micro-batch of them counts.
-        """
-        critic, settings = self.critic, self._settings
-        if critic is None or self.critic_optimizer is None:
-            raise RuntimeError("there is no critic")
+        """Passes of regression over the rows; the mean loss. Published, only the last micro-batch of a step counts."""
+        critic, optimizer, settings = self.critic, self._critic_optimizer, self._settings
+        assert critic is not None
         size, compat = settings.per_device_train_batch_size, settings.compat
         parameters = list(critic.head.parameters())
         features_SH = None if compat == "published" else critic.features([row.step.prompt for row in rows])
@@ -236,7 +215,7 @@ class Trainer(Training):
             group = size * settings.gradient_accumulation_steps
             for start in range(0, len(order), group):
                 chosen = order[start : start + group]
-                self.critic_optimizer.zero_grad(set_to_none=True)
+                optimizer.zero_grad(set_to_none=True)
                 if features_SH is None:
                     losses += self._published_step(critic, rows, chosen)
                 else:
@@ -245,7 +224,7 @@ class Trainer(Training):
                     loss.backward()  # type: ignore[no-untyped-call]
                     losses += [float(all_reduce_sum(loss.detach().double()))] * len(chosen)
                 check = partial(self._critic_guard.check, losses[-1], rows=_told([rows[at] for at in chosen]))
-                clipped_step(self.critic_optimizer, parameters, settings.max_grad_norm, check)
+                clipped_step(optimizer, parameters, settings.max_grad_norm, check)
         return sum(losses) / len(losses)
 
     def _published_step(self, critic: Critic, rows: Sequence[Row], chosen: Sequence[int]) -> list[float]:
@@ -260,25 +239,19 @@ class Trainer(Training):
             losses.append(float(mean.detach()) / self._settings.gradient_accumulation_steps)
         return losses
 
-    # -- state --------------------------------------------------------------------------------------------
-
     def state(self) -> dict[str, Any]:
-        return super().state() | {
-            "critic": None if self.critic is None else self.critic.head.state_dict(),
-            "critic_optimizer": None if self.critic_optimizer is None else self.critic_optimizer.state_dict(),
-            "pooled": [[astuple(episode) for episode in call] for call in self._pooled],
-            "critic_data": [[astuple(row.step), row.q] for row in self._critic_data],
-            "updates": self._updates,
-            "calls": self._calls,
-        }
+        known = {name: getattr(self, f"_{name}") for name in ("pooled", "critic_data", "updates", "calls")}
+        critic = self.critic and self.critic.head.state_dict()
+        optimizer = self.critic and self._critic_optimizer.state_dict()
+        return super().state() | known | {"critic": critic, "critic_optimizer": optimizer}
 
     def load(self, state: Any) -> None:
         super().load(state)
-        if self.critic is not None and self.critic_optimizer is not None:
+        if self.critic is not None:
             self.critic.head.load_state_dict(state["critic"])
-            self.critic_optimizer.load_state_dict(state["critic_optimizer"])
+            self._critic_optimizer.load_state_dict(state["critic_optimizer"])
         self._pooled = [[episode_of(episode) for episode in call] for call in state["pooled"]]
-        self._critic_data = [Row(_step_of(step), q) for step, q in state["critic_data"]]
+        self._critic_data = [Row(Step(*step), q) for step, q in state["critic_data"]]
         self._updates, self._calls = state["updates"], state["calls"]
 
 
@@ -297,14 +270,9 @@ def _told(rows: Sequence[Row]) -> str:
 
 
 def episode_of(state: Sequence[Any]) -> Played:
-    """The episode whose fields, as tuples or lists, are in a checkpoint."""
-    task_id, seed, threshold, steps, failure, told = state
-    return Played(task_id, seed, threshold, tuple(map(_step_of, steps)), failure, told)
-
-
-def _step_of(state: Sequence[Any]) -> Step:
-    prompt, action, token_ids, logprob, entropy, cost = state
-    return Step(prompt, action, tuple(token_ids), logprob, entropy, cost)
+    """The episode whose fields, as tuples, are in a checkpoint."""
+    played = Played(*state)
+    return played._replace(steps=tuple(Step(*step) for step in played.steps))
 
 
 def _adam(parameters: Sequence[nn.Parameter], settings: ReflectSettings) -> torch.optim.Optimizer:

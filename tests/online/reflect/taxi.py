@@ -39,16 +39,9 @@ def opened(flags, folder=None, watcher=None):
             torch.manual_seed(0)
             head = ValueHead(agent.config.hidden_size, flags.critic_layer_type)
             critic = Critic(agent, head, shared=flags.shared_critic, compat=flags.compat)
-        trainer = Trainer(agent, flags, critic)
-        reflector = load_reflector(flags, training=True)
-        yield Loop(
-            flags,
-            trainer,
-            reflector,
-            world,
-            None if folder is None else Checkpoints(folder),
-            lambda *told: watcher and watcher.log(*told),
-        )
+        trainer, reflector = Trainer(agent, flags, critic), load_reflector(flags, training=True)
+        kept = None if folder is None else Checkpoints(folder)
+        yield Loop(flags, trainer, reflector, world, kept, lambda *told: watcher and watcher.log(*told))
 
 
 class Entries:

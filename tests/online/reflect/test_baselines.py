@@ -26,9 +26,14 @@ def linear(lessons):
     return LinearActor(HEAD, Sampling()).fit(lessons, "f.jsonl")
 
 
-def test_words_of_a_state_beside_those_of_a_command():
+def test_what_a_linear_policy_learns():
+    """Words of a state beside those of a command, and letters of a picture at their places."""
     policy = linear([text("the lamp is red", 0), text("the lamp is green", 1)] * 10)
     assert policy.places([text("a red box"), text("a green box")]) == [0, 1]
+    left, right = "+---+\n|T: |\n+---+", "+---+\n| :T|\n+---+"
+    assert linear([text(left, 1), text(right, 0)] * 10).places([text(left), text(right)]) == [1, 0]
+    with pytest.raises(DataError, match=r"line 2.*no command of its list"):
+        linear([text("a", 0), text("a", 7)])
 
 
 def test_words_that_a_command_shares_with_a_part_of_the_state():
@@ -39,15 +44,9 @@ def test_words_that_a_command_shares_with_a_part_of_the_state():
         for one, other in zip(names[:10], names[10:], strict=True)
         for first in (True, False)
     ]
-    policy = linear(lessons)
     offer = ("open ship", "open boat")
-    assert policy.places([text(f"# Task\nfind {it}", "", offer) for it in ("ship", "boat")]) == [0, 1]
-
-
-def test_letters_of_a_picture_at_their_places():
-    left, right = "+---+\n|T: |\n+---+", "+---+\n| :T|\n+---+"
-    policy = linear([text(left, 1), text(right, 0)] * 10)
-    assert policy.places([text(left), text(right)]) == [1, 0]
+    wanted = [text(f"# Task\nfind {it}", "", offer) for it in ("ship", "boat")]
+    assert linear(lessons).places(wanted) == [0, 1]
 
 
 def test_a_choice_depends_on_the_prompt_and_its_seed():
@@ -58,25 +57,18 @@ def test_a_choice_depends_on_the_prompt_and_its_seed():
     assert {one.text for one in chosen} == {"0", "1"}
     (logps,) = policy._scores([counted(prompts[0], HEAD)]).log_softmax(dim=1).tolist()
     assert chosen[0].logprob == pytest.approx(logps[chosen[0].token_ids[0]])
-    assert (
-        LinearActor(HEAD, Sampling(0.01)).fit([text("red", 0)] * 9, "f").choose(prompts[:1], [3])[0].text
-        == "0"
-    )
-
-
-def test_texts_without_commands_are_refused():
-    with pytest.raises(DataError, match=r"line 2.*no command of its list"):
-        linear([text("a", 0), text("a", 7)])
+    sure = LinearActor(HEAD, Sampling(0.01)).fit([text("red", 0)] * 9, "f")
+    assert sure.choose(prompts[:1], [3])[0].text == "0"
 
 
 def test_the_planner_always_succeeds_and_chance_does_not():
     flags = taxi.settings("", curriculum_index=2, max_turns=20, per_device_train_batch_size=6, eval_reps=4)
     with open_playground(flags, measures=True) as ground:
-        told = []
-        planner, chance = (
-            measure(flags, ground, scripted(flags, ground, name), None, told.append)[0]
-            for name in ("planner", "random")
-        )
+        told, names = [], ("planner", "random")
+        agents = [scripted(flags, ground, name) for name in names]
+        planner, chance = (measure(flags, ground, agent, None, told.append)[0] for agent in agents)
+        with pytest.raises(UsageError, match="oracle"):
+            scripted(flags, ground, "oracle")([], [])
     assert (planner.episodes, planner.success, planner.failed) == (24, 1.0, 0)
     assert chance.success < 0.2
     assert sum(told) == 48
@@ -94,12 +86,6 @@ def test_an_episode_that_the_world_breaks_is_counted_apart(monkeypatch):
     assert level.failed > 0
     assert "not measured" in level.line()
     assert "no such world" in level.line()
-
-
-def test_an_agent_that_there_is_not():
-    flags = taxi.settings("", eval_reps=1)
-    with open_playground(flags, measures=True) as ground, pytest.raises(UsageError, match="oracle"):
-        scripted(flags, ground, "oracle")([], [])
 
 
 def test_a_score_is_the_weighted_sum_of_what_is_counted():
@@ -130,25 +116,16 @@ def test_fitting_leaves_torch_as_it_was():
 
 def test_repetitions_of_a_task_are_no_tasks():
     """Half of the tasks are always solved: how often they are played says nothing about others."""
-    played = [
-        Played(f"t{task}", again, 0.0, (Step("", "", (), 0.0, 0.0, -1.0 if task % 2 else 1.0),))
-        for again in range(50)
-        for task in range(12)
-    ]
+    step = Step("", "", (), 0.0, 0.0, 1.0)
+    lost, won = (step,), (step._replace(cost=-1.0),)
+    played = [Played(f"t{n}", again, 0.0, won if n % 2 else lost) for again in range(50) for n in range(12)]
     level = summary("x", played)
     assert (level.success, level.episodes) == (0.5, 600)
     assert level.low < 0.3
     assert level.high > 0.7
-
-
-def test_an_episode_is_won_where_the_game_says_so():
-    step = Step("", "", (), 0.0, 0.0, 3.0)
-    assert [Played("t", 0, 0.0, (step,), None, told).succeeded for told in (None, True, False)] == [
-        False,
-        True,
-        False,
-    ]
-    assert not Played("t", 0, 0.0, (step,), "broken", True).succeeded
+    told = [Played("t", 0, 0.0, lost, None, said).succeeded for said in (None, True, False)]
+    assert told == [False, True, False]  # won where the game says so
+    assert not Played("t", 0, 0.0, lost, "broken", True).succeeded
 
 
 @pytest.mark.parametrize(

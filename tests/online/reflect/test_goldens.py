@@ -29,15 +29,13 @@ def found(shared):
     return golden(shared)
 
 
+def made(shared, lora=True, **more):
+    return Agent(tiny_model(shared, lora=lora), CharTokenizer(), Sampling(), **more)
+
+
 @pytest.fixture
 def agent(shared, found):
-    return Agent(
-        tiny_model(shared),
-        CharTokenizer(),
-        Sampling(),
-        labels=LABELS,
-        label_ids=found["shrink_head"]["action_token_ids"],
-    )
+    return made(shared, labels=LABELS, label_ids=found["shrink_head"]["action_token_ids"])
 
 
 def close(one, other):
@@ -49,9 +47,8 @@ def steps(found):
     rows = found["compile"]
     costs = [cost for episode in found["q_values"]["costs"] for cost in episode]
     made = []
-    for ids, mask, cost, prob in zip(
-        rows["tokens"], rows["attention_mask"], costs, rows["prob"], strict=True
-    ):
+    each = zip(rows["tokens"], rows["attention_mask"], costs, rows["prob"], strict=True)
+    for ids, mask, cost, prob in each:
         real = [token for token, seen in zip(ids, mask, strict=True) if seen]
         prompt = CharTokenizer().decode(real[:-1])
         made.append(Step(prompt, str(real[-1]), (real[-1],), torch.tensor(prob).log().item(), 0.0, cost))
@@ -70,14 +67,8 @@ def tensors(found):
 
 def test_the_small_head_gives_the_labels_logits_of_the_whole_one(agent, found, shared):
     case = found["shrink_head"]
-    whole = Agent(tiny_model(shared, lora=False), CharTokenizer(), Sampling())
-    small = Agent(
-        tiny_model(shared, lora=False),
-        CharTokenizer(),
-        Sampling(),
-        labels=LABELS,
-        label_ids=case["action_token_ids"],
-    )
+    whole = made(shared, lora=False)
+    small = made(shared, lora=False, labels=LABELS, label_ids=case["action_token_ids"])
     ids = case["input_ids"]
     place = [[len(ids[0]) - 1]]
     with torch.no_grad():
@@ -91,10 +82,7 @@ def distribution(agent, prompts):
     with torch.inference_mode():
         sequences = [agent.encode(prompt) for prompt in prompts]
         logits, _ = agent.read(sequences, [[len(ids) - 1] for ids in sequences])
-        sampling = agent.sampling
-        return sampling_logps(
-            logits, temperature=sampling.temperature, top_k=sampling.top_k, top_p=sampling.top_p
-        )
+        return sampling_logps(logits, agent.sampling)
 
 
 def test_completion_has_the_distribution_whatever_is_beside_it(agent, found, shared):
@@ -112,9 +100,8 @@ def test_completion_has_the_distribution_whatever_is_beside_it(agent, found, sha
 
 def test_q_values(found):
     case = found["q_values"]
-    for costs, entropies, plain, bonus in zip(
-        case["costs"], case["entropy"], case["coef0"], case["coef0.1"], strict=True
-    ):
+    names = ("costs", "entropy", "coef0", "coef0.1")
+    for costs, entropies, plain, bonus in zip(*(case[name] for name in names), strict=True):
         assert q_values(costs, entropies) == plain
         assert q_values(costs, entropies, 0.1) == pytest.approx(bonus)
 
@@ -155,9 +142,8 @@ SETTINGS = {"per_device_train_batch_size": 5, "learning_rate": 2e-4, "env": "tax
 
 def test_one_update_moves_the_adapter_as_published(agent, found):
     case = found["pg_trainer_one_update"]
-    assert all(
-        close(sums(agent.model)[name], value) for name, value in case["lora_sum_abssum_before"].items()
-    )
+    before = sums(agent.model)
+    assert all(close(before[name], value) for name, value in case["lora_sum_abssum_before"].items())
     update = Trainer(agent, ReflectSettings(**SETTINGS)).train(episodes(found))
     assert close(update.loss, case["returned"]["loss"])
     assert update.critic_loss is None
@@ -257,12 +243,8 @@ def test_the_critics_update(agent, found):
 
 @pytest.mark.parametrize(("compat", "moved"), [("published", 1), ("fixed", 2)])
 def test_accumulated_critic_gradients_are_all_of_them(agent, found, compat, moved, monkeypatch):
-    settings = ReflectSettings(
-        gradient_accumulation_steps=2,
-        critic_update_iter=1,
-        compat=compat,
-        **{**SETTINGS, "per_device_train_batch_size": 1},
-    )
+    more = {"gradient_accumulation_steps": 2, "critic_update_iter": 1, "per_device_train_batch_size": 1}
+    settings = ReflectSettings(compat=compat, **SETTINGS | more)
     trainer = Trainer(agent, settings, published_critic(agent, compat=compat))
     seen = []
     monkeypatch.setattr(
@@ -296,9 +278,7 @@ def test_replay(found):
 def test_dropout_of_the_adapter_only(shared, found):
     settings = ReflectSettings(lora_r=4, lora_dropout=0.5, env="taxi")
     wrapped = _with_fresh_adapter(tiny_model(shared, lora=False), settings, "tiny").eval()
-    modules = [
-        (name, module) for name, module in wrapped.named_modules() if isinstance(module, torch.nn.Dropout)
-    ]
+    modules = [pair for pair in wrapped.named_modules() if isinstance(pair[1], torch.nn.Dropout)]
     with dropout(wrapped, active=True):
         in_adapter = [module.training for name, module in modules if "lora" in name]
         in_blocks = [module.training for name, module in modules if "lora" not in name]

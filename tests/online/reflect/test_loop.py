@@ -1,10 +1,7 @@
 """Reflect-RL's runs: logs and folders, going on after a kill, two processes, and what is kept of play."""
 
 import json
-import os
 import random
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
@@ -20,17 +17,12 @@ from sweet_rl.online.reflect.trainer import Trainer, policy_gradient_loss
 from sweet_rl.training.models import bare_model
 from sweet_rl.types import Failure, StopReason
 from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
-from tests.online.reflect import taxi, two_processes
+from tests.online.reflect import taxi
 from tests.online.reflect.tiny import golden
 from tests.states import same_state
 
 SHARED = {"use_critic": True, "shared_critic": True}
 CRITIC = SHARED | {"trainer": "ppo"}
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return taxi.make_model(tmp_path_factory.mktemp("model"))
 
 
 def run(flags, folder=None, state=None):
@@ -42,19 +34,14 @@ def run(flags, folder=None, state=None):
         return loop.state(flags.max_steps), entries.all
 
 
-class Killed(Exception):
-    pass
-
-
 @pytest.mark.parametrize(
-    "extra",
-    [{}, CRITIC, {"reflect": True, "gradient_accumulation_steps": 3}, {"pointing_head": True, **CRITIC}],
+    "extra", [CRITIC, {"reflect": True, "gradient_accumulation_steps": 3}, {"pointing_head": True, **CRITIC}]
 )
 def test_a_run_that_is_continued_is_the_run_that_was_not_stopped(tmp_path, model, extra, monkeypatch):
     flags = taxi.settings(model, lora_dropout=0.2, **extra)
     whole, entries = run(flags, tmp_path / "a")
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(taxi.Entries, "log", killed_in(2))
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(taxi.Entries, "log", killed_in_the_third)
         run(flags, tmp_path / "b")
     state = Checkpoints(tmp_path / "b").newest()
     assert state["done"] == 2
@@ -64,12 +51,9 @@ def test_a_run_that_is_continued_is_the_run_that_was_not_stopped(tmp_path, model
     assert whole["trainer"]["optimizer"]["state"], "nothing was learnt"
 
 
-def killed_in(iteration):
-    def log(self, done, entry):
-        if entry["iter"] == iteration:
-            raise Killed
-
-    return log
+def killed_in_the_third(self, done, entry):
+    if entry["iter"] == 2:
+        raise KeyboardInterrupt
 
 
 def test_logs_and_files_are_as_published(tmp_path, model, shared):
@@ -81,11 +65,8 @@ def test_logs_and_files_are_as_published(tmp_path, model, shared):
     assert [entry["iter"] for entry in logs] == [0, 1]
     assert list(logs[0]) == recorded["log_entry_keys"]
     assert list(logs[0]["log"][0]["detail"][0]) == recorded["detail_keys"]
-    assert {"README.md", "adapter_config.json", "critic", "logs.json"} <= {
-        path.name for path in found.iterdir()
-    }
-    assert (found / "critic" / "score.pt").is_file()
-    assert (found / "state").is_dir()
+    for name in ("README.md", "adapter_config.json", "critic/score.pt", "state"):
+        assert (found / name).exists()
     first = logs[0]["log"][0]["detail"][0]
     assert first["generation"]["role"] == "assistant"
     assert " # Analyze:\n" in first["prompt"]
@@ -107,9 +88,8 @@ def test_successes_are_remembered_and_a_new_level_forgets_them(model, monkeypatc
     monkeypatch.setattr(TaxiGame, "success_threshold", property(lambda _: 0.52))  # half of them
     changed = {"per_device_eval_batch_size": 8, "max_steps": 3}
     state, entries = run(taxi.settings(model, **changed))
-    assert (
-        len(state["replay"]) == sum(round(entry["succ"] * 8) for entry in entries) > 8 * entries[-1]["succ"]
-    )
+    won = [round(entry["succ"] * 8) for entry in entries]
+    assert len(state["replay"]) == sum(won) > won[-1]
     state, entries = run(taxi.settings(model, **changed, curriculum_index=-1))
     assert len(state["replay"]) == round(entries[-1]["succ"] * 8)
 
@@ -140,12 +120,10 @@ def test_episodes_that_the_world_breaks_are_counted_and_nothing_is_learned_from_
     state, entries = run(taxi.settings(model, per_device_eval_batch_size=12))
     failed = [len(entry.get("failed", ())) for entry in entries]
     assert sum(failed) > 0
-    assert min(failed) < 12
     assert [len(entry["log"]) for entry in entries] == [12 - count for count in failed]
     assert all(entry["succ"] == 1 for entry in entries)
     assert all("the road is gone" in text for entry in entries for text in entry.get("failed", ()))
-    assert learned
-    assert all(episode.failure is None for episode in learned)
+    assert {episode.failure for episode in learned} == {None}
     assert len(state["replay"]) == 48 - sum(failed)
 
 
@@ -175,10 +153,8 @@ def test_without_dropout_the_update_itself_tells_the_critic_its_states(model, ex
     once, entries = run(flags)
     monkeypatch.setattr(Trainer, "_gradient", read_before)
     twice, expected = run(flags)
-    losses = [entry["loss"] + entry["critic_loss"] for entry in entries]
-    assert losses == [
-        pytest.approx(entry["loss"] + entry["critic_loss"], rel=1e-4, abs=1e-6) for entry in expected
-    ]
+    losses, plain = ([one["loss"] + one["critic_loss"] for one in its] for its in (entries, expected))
+    assert losses == [pytest.approx(one, rel=1e-4, abs=1e-6) for one in plain]
     pairs = zip(once["trainer"]["parameters"], twice["trainer"]["parameters"], strict=True)
     assert all(torch.allclose(one, other, atol=1e-3) for one, other in pairs)
     assert entries[0]["loss"][0] != pytest.approx(0)
@@ -220,13 +196,6 @@ def test_without_a_critic_nothing_is_kept_for_one(model):
     assert len(state["trainer"]["critic_data"]) > 20
 
 
-def test_a_policy_that_has_diverged_ends_the_run(model):
-    with pytest.raises(
-        NonFiniteError, match=r"Update \d+ of the policy is not a finite number.*--learning_rate"
-    ):
-        run(taxi.settings(model, learning_rate=1e30))
-
-
 @pytest.mark.parametrize(
     ("extra", "what"), [({}, "Update 2 of the policy"), (CRITIC, "Step 1 of the critic")]
 )
@@ -241,9 +210,8 @@ def test_a_gradient_that_is_not_finite_never_reaches_the_weights(model, extra, w
         weight.register_hook(lambda grad: grad * (1 if trainer._updates < 2 else torch.inf))
 
     monkeypatch.setattr(Trainer, "__init__", made)
-    with pytest.raises(
-        NonFiniteError, match=rf"{what} is not a finite number \(loss .*, norm .*(inf|nan)\).*--learning"
-    ):
+    told = rf"{what} is not a finite number \(loss .*, norm .*(inf|nan)\).*--learning_rate"
+    with pytest.raises(NonFiniteError, match=told):
         run(taxi.settings(model, **extra))
     (trainer,) = trainers
     modules = [*trainer.agent.modules, *([trainer.critic.head] if extra else [])]
@@ -266,24 +234,6 @@ def test_a_broken_checkpoint_is_put_aside_and_the_one_before_it_goes_on(tmp_path
     with pytest.raises(StorageError, match=r"checkpoint-3: .* is missing; checkpoint-2: .*--load_dir"):
         Checkpoints(tmp_path / "a").newest()
     assert sorted((tmp_path / "a").rglob("*")) == there
-
-
-def test_two_processes_do_what_one_does(tmp_path):
-    model = taxi.make_model(tmp_path / "model")
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.online.reflect.two_processes", model, str(tmp_path)],
-        capture_output=True, text=True, check=False, timeout=110, env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    for kind in two_processes.RUNS:
-        theirs = torch.load(tmp_path / f"{kind}.pt", weights_only=True)
-        parameters, entries = two_processes.run(model, kind)
-        for one, other in zip(parameters, theirs["parameters"], strict=True):
-            assert torch.allclose(one, other, atol=2e-5)
-        for one, other in zip(entries, theirs["entries"], strict=True):
-            assert one["cost"] == pytest.approx(other["cost"])
-            assert one["loss"] == pytest.approx(other["loss"], rel=1e-3, abs=1e-5)
-            assert one["critic_loss"] == pytest.approx(other["critic_loss"], rel=1e-3)
 
 
 @pytest.mark.parametrize("compat", ["fixed", "published"])
@@ -322,18 +272,11 @@ def test_reflections_may_have_a_temperature_of_their_own(model):
     flags = taxi.settings(model, reflect=True, temperature=0.7)
     for changed, expected in (({}, 0.7), ({"reflect_temperature": 0.2}, 0.2)):
         given = replace(flags, **changed)
-        reflector = load_reflector(given)
-        assert reflector is not None
-        assert reflector.sampling.temperature == expected
+        assert load_reflector(given).sampling.temperature == expected
         assert load_policy(given, ["0", "1"]).sampling.temperature == 0.7
-
-
-def test_a_model_that_could_read_nothing_is_refused(model):
-    flags = taxi.settings(model, reflect=True, reflect_max_new_tokens=100_000)
-    with pytest.raises(
-        UsageError, match=r"is to write 100,000: of a prompt nothing .* --reflect_max_new_tokens"
-    ):
-        load_reflector(flags)
+    told = r"is to write 100,000: of a prompt nothing .* --reflect_max_new_tokens"
+    with pytest.raises(UsageError, match=told):
+        load_reflector(replace(flags, reflect_max_new_tokens=100_000))
 
 
 SHARED_CRITIC = SHARED | {"critic_update_freq": 1}
@@ -348,20 +291,21 @@ def learned(model, monkeypatch, **changed):
         read.append(sum(map(len, sequences)))
         return reads(agent, sequences, places)
 
-    flags = taxi.settings(
-        model, **{"disable_dropout": True, "max_steps": 2, "replay_buffer_size": 0, **changed}
-    )
+    usual = {"disable_dropout": True, "max_steps": 2, "replay_buffer_size": 0}
     entries = taxi.Entries()
+
+    def log(self, _, entry):
+        self.all.append(entry)
+        first.append(sum(read))
+
+    flags = taxi.settings(model, **usual | changed)
     with monkeypatch.context() as patch, taxi.opened(flags, watcher=entries) as loop:
         patch.setattr(Agent, "read", counted)
-        patch.setattr(
-            taxi.Entries, "log", lambda self, _, entry: (self.all.append(entry), first.append(sum(read)))
-        )
+        patch.setattr(taxi.Entries, "log", log)
         loop.run()
         state = loop.state(2)["trainer"]
-    moments = [
-        one for its in state["optimizer"]["state"].values() for one in (its["exp_avg"], its["exp_avg_sq"])
-    ]
+    adam = state["optimizer"]["state"].values()
+    moments = [its[name] for its in adam for name in ("exp_avg", "exp_avg_sq")]
     return [entry["loss"] for entry in entries.all], [*state["parameters"], *moments], first[0]
 
 
@@ -371,26 +315,18 @@ def alike(states, plain, within=1e-4):
     return all((one - other).abs().max() <= within * other.abs().max() for one, other in pairs)
 
 
-@pytest.mark.parametrize(
-    "extra", [{}, SHARED_CRITIC, {"pointing_head": True}, {"pointing_head": True, **SHARED_CRITIC}]
-)
+@pytest.mark.parametrize("extra", [{}, {"pointing_head": True, **SHARED_CRITIC}])
 def test_losses_and_gradients_are_those_of_reading_again(model, monkeypatch, extra):
     losses, states, read = learned(model, monkeypatch, kept_tokens=10**6, **extra)
     expected, plain, read_twice = learned(model, monkeypatch, kept_tokens=0, **extra)
     assert losses == [pytest.approx(one, rel=1e-4) for one in expected]
     assert alike(states, plain)
-    assert read * 2 <= read_twice * (
-        1.5 if extra.get("use_critic") else 1
-    )  # a critic reads once more afterwards
-
-
-def test_what_has_no_room_is_read_again(model, monkeypatch):
-    some, states, read = learned(model, monkeypatch, kept_tokens=700)
-    none, plain, read_twice = learned(model, monkeypatch, kept_tokens=0)
-    *_, read_once = learned(model, monkeypatch, kept_tokens=10**6)
-    assert some == [pytest.approx(one, rel=1e-4) for one in none]
-    assert alike(states, plain)
-    assert read_once < read < read_twice
+    assert read * 2 <= read_twice * (1.5 if extra else 1)  # a critic reads once more afterwards
+    if not extra:  # what has no room is read again
+        some, states, read_some = learned(model, monkeypatch, kept_tokens=700)
+        assert some == [pytest.approx(one, rel=1e-4) for one in expected]
+        assert alike(states, plain)
+        assert read < read_some < read_twice
 
 
 def test_as_much_is_kept_as_has_room_however_many_play_at_once(model):
@@ -401,7 +337,6 @@ def test_as_much_is_kept_as_has_room_however_many_play_at_once(model):
         loop._trainer.keep_play()
         agent.choose(prompts, range(40))
         examples = [agent.example(prompt, (0,)) for prompt in prompts]
-        assert sum(len(one.prompt_ids) for one in examples) > 2 * 2000
         kept = [examples[number] for numbers, *_ in agent.kept.take(examples) for number in numbers]
     assert 1000 < sum(len(one.prompt_ids) for one in kept) <= 2000
 
@@ -416,27 +351,22 @@ def test_texts_are_written_within_the_budget_whatever_they_share(model, common):
 
 
 @pytest.mark.parametrize(
-    "extra", [{"disable_dropout": False}, {"gradient_accumulation_steps": 2}, {"compat": "published"}]
-)
-def test_nothing_is_kept_where_the_update_computes_something_else(model, extra):
+    ("extra", "changes"),
+    [
+        *(({"disable_dropout": False}, False), ({"gradient_accumulation_steps": 2}, False)),
+        *(({"compat": "published"}, False), ({}, True), ({}, False)),
+    ],
+)  # fmt: skip
+def test_nothing_is_kept_where_the_update_computes_something_else(model, extra, changes):
+    """Or where the weights have changed."""
     with taxi.opened(taxi.settings(model, **{"disable_dropout": True, **extra})) as loop:
-        trainer = loop._trainer
-        trainer.keep_play()
-        trainer.agent.choose(["a b"], [0])
-        assert trainer.agent.kept.take([trainer.agent.example("a b", (0,))]) == []
-
-
-def test_other_weights_have_read_nothing(model):
-    with taxi.opened(taxi.settings(model, disable_dropout=True)) as loop:
         agent = loop._trainer.agent
-        example = agent.example("a b", (0,))
-        for changes in (False, True):
-            loop._trainer.keep_play()
-            agent.choose(["a b"], [0])
-            if changes:
-                with torch.no_grad():
-                    agent.trainable()[0].add_(1)
-            assert (agent.kept.take([example]) == []) is changes
+        loop._trainer.keep_play()
+        agent.choose(["a b"], [0])
+        if changes:
+            with torch.no_grad():
+                agent.trainable()[0].add_(1)
+        assert (agent.kept.take([agent.example("a b", (0,))]) == []) is bool(extra or changes)
 
 
 def test_each_choice_goes_back_through_its_own_row(model):

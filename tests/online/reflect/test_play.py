@@ -91,22 +91,15 @@ class Echo:
 
 
 def test_every_state_is_given_the_reflection_of_another():
+    """Also where one is played at a time; where all reflections are alike there is no other."""
     actor = Actor(lambda prompt: "0" if "state c" in prompt.partition("Analyze")[0] else "1")
     play(Game, [task(name) for name in "abc"], [1, 2, 3], actor, OthersReflections(Echo()))
-    read = [
-        [prompt.split(" # Analyze:\n")[1].partition("\n")[0] for prompt in step] for step in actor.prompts
-    ]
+    read = [[text.split(" # Analyze:\n")[1].partition("\n")[0] for text in step] for step in actor.prompts]
     assert read == [["state b 0", "state c 0", "state a 0"], ["state a 0"], ["state a 0"]]  # c is left alone
-
-
-def test_states_that_are_played_one_at_a_time_get_others_reflections_too():
     reads = OthersReflections(Echo())
     prompts = [f"Think.\nstate {name} # Analyze:\n" for name in "abcb"]
     assert [reads.write([prompt], [1])[0][-1] for prompt in prompts] == ["a", "a", "a", "a"]
     assert (reads.states, reads.own) == (4, 1)  # of the first one there is no other
-
-
-def test_where_all_reflections_are_alike_there_is_no_other():
     assert OthersReflections(Reflector()).write(["p", "q"], [1, 2]) == ["I think. # Action:\n9"] * 2
 
 
@@ -129,14 +122,10 @@ def test_what_an_episode_draws_does_not_depend_on_the_others():
     assert [seeds[0] for seeds in alone.seeds] == [seeds[1] for seeds in beside.seeds]
 
 
-def test_a_broken_world_spoils_one_episode():
+def test_a_broken_world_spoils_one_episode_and_the_first_step_may_be_all():
     broken, whole = play(Game, [task("broken"), task("b")], [1, 2], Actor(lambda _: "1"))
     assert "no such world" in broken.failure
-    assert not broken.succeeded
-    assert whole.succeeded
-
-
-def test_only_the_first_step_is_played_where_asked():
+    assert (broken.succeeded, whole.succeeded) == (False, True)
     (episode,) = play(Game, [task("a")], [1], Actor(lambda _: "0"), rules=Rules(first_step=True))
     assert len(episode.steps) == 1
 

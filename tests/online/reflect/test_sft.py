@@ -7,18 +7,13 @@ import torch
 
 from sweet_rl.chat import load_tokenizer
 from sweet_rl.errors import DataError, NonFiniteError, UsageError
-from sweet_rl.online.reflect.agent import Agent, Example
+from sweet_rl.online.reflect.agent import Example
 from sweet_rl.online.reflect.models import Checkpoints, load_policy
 from sweet_rl.online.reflect.sft import FineTuning, Order, check_kind, encode, encode_published, read_texts
 from tests.online.reflect import taxi
 from tests.online.reflect.tiny import golden
 
 ACTION, ANALYSE = " # Action:\n", " # Analyze:\n"
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return taxi.make_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="module")
@@ -87,21 +82,11 @@ TEXTS = [f"where {number}{ACTION}{number % 3}" for number in range(7)]
 
 
 def fine_tuning(model, folder, **changed):
-    flags = taxi.settings(
-        model,
-        shrink_head=False,
-        per_device_train_batch_size=2,
-        gradient_accumulation_steps=2,
-        learning_rate=5e-3,
-        logging_steps=1,
-        **{
-            "optim": "adamw_torch",
-            "gradient_checkpointing": False,
-            "max_steps": 6,
-            "save_steps": 2,
-            **changed,
-        },
-    )
+    usual = {
+        "shrink_head": False, "per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "learning_rate": 5e-3,
+        "logging_steps": 1, "optim": "adamw_torch", "gradient_checkpointing": False, "max_steps": 6, "save_steps": 2,
+    }  # fmt: skip
+    flags = taxi.settings(model, **usual | changed)
     agent = load_policy(flags, (), lambda _: None)
     examples = [encode(agent.tokenizer, text, reflect=False, room=100) for text in TEXTS]
     kept = None if folder is None else Checkpoints(folder, flags.save_total_limit)
@@ -125,8 +110,7 @@ def test_labels_are_learnt_and_a_run_goes_on_where_it_was(tmp_path, model):
     assert state["done"] == 4
     rest.run(4)
     assert rest._log == whole._log
-    for one, other in zip(rest._parameters, whole._parameters, strict=True):
-        assert torch.equal(one, other)
+    assert all(map(torch.equal, rest._parameters, whole._parameters))
 
 
 def test_a_gradient_that_is_not_finite_never_reaches_the_weights(model):
@@ -138,39 +122,30 @@ def test_a_gradient_that_is_not_finite_never_reaches_the_weights(model):
     assert all(parameter.isfinite().all() for parameter in run._parameters)
 
 
-def test_recomputing_activations_changes_nothing(tmp_path, model):
-    plain, recomputed = (fine_tuning(model, None, gradient_checkpointing=on) for on in (False, True))
-    assert plain._update(0) == pytest.approx(recomputed._update(0), rel=1e-5)
-
-
 def test_the_loss_is_a_mean_over_tokens_and_published_a_mean_of_means(model):
+    """Recomputing activations changes nothing; an optimizer that there is not is refused."""
     ours, published = (fine_tuning(model, None, compat=compat) for compat in ("fixed", "published"))
-    for run in (ours, published):
-        run._examples = [Example((1,), (2,) * n) for n in (1, 3, 2, 2)]
-    assert ours._scales([0, 1, 2, 3]) == pytest.approx([1 / 8] * 4)
-    assert published._scales([0, 1, 2, 3]) == pytest.approx([1 / 8, 1 / 8, 1 / 8, 1 / 8])
-    for run in (ours, published):
-        run._examples = [Example((1,), (2,) * n) for n in (1, 1, 5, 5)]
-    assert ours._scales([0, 1, 2, 3]) == pytest.approx([1 / 12] * 4)
-    assert published._scales([0, 1, 2, 3]) == pytest.approx([1 / 4, 1 / 4, 1 / 20, 1 / 20])
-
-
-def test_an_optimizer_that_there_is_not(model):
+    recomputed = fine_tuning(model, None, gradient_checkpointing=True)
+    assert ours._update(0) == pytest.approx(recomputed._update(0), rel=1e-5)
+    for lengths, right, as_published in (
+        ((1, 3, 2, 2), [1 / 8] * 4, [1 / 8] * 4),
+        ((1, 1, 5, 5), [1 / 12] * 4, [1 / 4, 1 / 4, 1 / 20, 1 / 20]),
+    ):
+        for run, expected in ((ours, right), (published, as_published)):
+            run._examples = [Example((1,), (2,) * n) for n in lengths]
+            assert run._scales([0, 1, 2, 3]) == pytest.approx(expected)
     with pytest.raises(UsageError, match="--optim must be one of"):
         fine_tuning(model, None, optim="lion")
 
 
 def test_the_loss_is_that_of_the_whole_model(model):
     run = fine_tuning(model, None, disable_dropout=True)
-    agent: Agent = run.agent
-    rows = run._order.rows(0)
     total, tokens = 0.0, 0
-    for row in rows:
+    for row in run._order.rows(0):
         example = run._examples[row]
-        ids = torch.tensor([[*example.prompt_ids, *example.target_ids]])
+        ids, begin = torch.tensor([[*example.prompt_ids, *example.target_ids]]), len(example.prompt_ids)
         with torch.no_grad():
-            logps = agent.model(input_ids=ids).logits[0].log_softmax(-1)
-        for at, token in enumerate(example.target_ids, len(example.prompt_ids)):
-            total -= logps[at - 1, token].item()
-            tokens += 1
+            logps = run.agent.model(input_ids=ids).logits[0].log_softmax(-1)
+        total -= sum(logps[at - 1, token].item() for at, token in enumerate(example.target_ids, begin))
+        tokens += len(example.target_ids)
     assert run._update(0) == pytest.approx(total / tokens, rel=1e-5)
