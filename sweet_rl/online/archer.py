@@ -54,8 +54,9 @@ class ArcherLearner(Learner):
             asks = self._asks(f"actor-{number}", rows)
             observations = [ask.observation for ask in asks]
             with self.gathered():
-                seeds = [ask.seed for ask in asks]
-                said = self.policy.sample(observations, seeds, greedy=not settings.do_sample)
+                said = self.policy.sample(
+                    observations, [ask.seed for ask in asks], greedy=not settings.do_sample
+                )
             gains_S = self._advantages(observations, said)
             turns = observations, said
             infos.append(actor_step(self.policy, self.lm_optimizer, turns, gains_S, rows, self.steps))
@@ -118,18 +119,16 @@ class FilteredBCLearner(Learner):
 class OnPolicyLearner(Learner):
     """PPO, or REINFORCE: `actor_epochs` steps on the turns of the newest iteration, drawn with replacement.
 
-    A turn is worth what its episode returned from it on (`Transition.mc_return`). REINFORCE takes the mean of a
-    step's rows off it; with `actor_epochs` 1 it is what it is in textbooks. PPO takes off a value of each token,
-    learnt by a linear head on the policy's own states (at `critic_lr`), and clips.
+    A turn is worth `Transition.mc_return`. REINFORCE takes the mean of a step's rows off it; PPO a value of each
+    token, learnt by a linear head on the policy's own states (at `critic_lr`), and clips.
     """
 
     @cached_property
     def lm_optimizer(self) -> torch.optim.Optimizer:
-        groups: list[dict[str, Any]] = [
-            {"params": [one for one in self.policy.model.parameters() if one.requires_grad]}
-        ]
-        if (head := self.policy.value_head) is not None:
-            groups.append({"params": list(head.parameters()), "lr": self.settings.critic_lr})
+        head, every = self.policy.value_head, self.policy.parameters()
+        own = [] if head is None else list(head.parameters())
+        groups: list[dict[str, Any]] = [{"params": every[: len(every) - len(own)]}]
+        groups += [{"params": own, "lr": self.settings.critic_lr}] if own else []
         return torch.optim.Adam(groups, lr=self.settings.lm_lr)
 
     def update(self, draw: Draw, *, update_actor: bool) -> dict[str, float]:
@@ -161,23 +160,16 @@ class OnPolicyLearner(Learner):
         found = {}
         for numbers in self.policy.batches(observations, said):
             scores = self.policy.scores([observations[n] for n in numbers], [said[n] for n in numbers])
-            for place, number in enumerate(numbers):
-                length = int(scores.mask_BT[place].sum())
-                found[id(distinct[number])] = (
-                    scores.logps_BT[place, :length],
-                    scores.values_BT[place, :length],
-                )
+            for number, logps_T, values_T in zip(numbers, scores.logps_BT, scores.values_BT, strict=True):
+                length = len(said[number].token_ids)
+                found[id(distinct[number])] = logps_T[:length], values_T[:length]
         return found
 
 
 def clipped_step(
-    policy: TokenPolicy,
-    optimizer: torch.optim.Optimizer,
-    rows: Sequence[Transition],
-    before: dict[int, tuple[Tensor, Tensor]],
-    clip_range: float,
-    settings: StepSettings,
-) -> dict[str, float]:
+    policy: TokenPolicy, optimizer: torch.optim.Optimizer, rows: Sequence[Transition],
+    before: dict[int, tuple[Tensor, Tensor]], clip_range: float, settings: StepSettings,
+) -> dict[str, float]:  # fmt: skip
     """One step of PPO on turns that were played."""
     mine = [rows[number] for number in own_rows(len(rows))]
     mean, deviation = 0.0, 1.0
@@ -194,14 +186,13 @@ def clipped_step(
         returns_B1 = torch.tensor([[mine[n].mc_return] for n in numbers]).to(scores.logps_BT)
         residuals_BT = returns_B1 - old_values_BT
         weights_BT = (residuals_BT - mean) / deviation
-        policy_B = losses.clipped_losses(
-            scores.logps_BT, old_logps_BT, weights_BT, scores.mask_BT, clip_range
-        )
-        counts_B = scores.mask_BT.sum(dim=1)
-        errors_BT = (returns_B1 - scores.values_BT) ** 2 * scores.mask_BT
-        return torch.stack(
-            [policy_B, errors_BT.sum(dim=1) / counts_B, (residuals_BT * scores.mask_BT).sum(dim=1) / counts_B]
-        )
+        mask_BT = scores.mask_BT
+        policy_B = losses.clipped_losses(scores.logps_BT, old_logps_BT, weights_BT, mask_BT, clip_range)
+        errors_BT = (returns_B1 - scores.values_BT) ** 2
+        over_tokens = [
+            (one_BT * mask_BT).sum(dim=1) / mask_BT.sum(dim=1) for one_BT in (errors_BT, residuals_BT)
+        ]
+        return torch.stack([policy_B, *over_tokens])
 
     table = policy_step(policy, optimizer, spoken(policy, mine), rows, settings, 3, columns)
     return losses.means(
@@ -240,23 +231,11 @@ def make_learner(settings: ArcherSettings, *, chat_format: ChatFormat, say: Say 
     return kind(settings, policy, critic, chat_format, say)
 
 
-# -- behaviour cloning ------------------------------------------------------------------------------------
-
-
 def train_bc(
-    policy: TokenPolicy,
-    demonstrations: Sequence[Transition],
-    *,
-    learning_rate: float = 1e-5,
-    iterations: int = 1,
-    batch_size: int = 8,
-    grad_accum_steps: int = 4,
-    max_grad_norm: float = math.inf,
-    whole_games: bool = False,
-    seed: int = 0,
-    nonfinite_path: Path | None = None,
-    say: Say | None = None,
-) -> list[float]:
+    policy: TokenPolicy, demonstrations: Sequence[Transition], *, learning_rate: float = 1e-5, iterations: int = 1,
+    batch_size: int = 8, grad_accum_steps: int = 4, max_grad_norm: float = math.inf, whole_games: bool = False,
+    seed: int = 0, nonfinite_path: Path | None = None, say: Say | None = None,
+) -> list[float]:  # fmt: skip
     """Imitate what was said in recorded dialogues, by Adam; defaults are the published recipe's.
 
     Repaired: one convention for newlines (the observation ends as the world writes it, the action is followed by
@@ -264,28 +243,22 @@ def train_bc(
     """
     optimizer = torch.optim.Adam(policy.parameters(), lr=learning_rate)
     settings = StepSettings(batch_size, max_grad_norm=max_grad_norm, nonfinite_path=nonfinite_path)
-    rows = batch_size * grad_accum_steps
+    rows, found, games = batch_size * grad_accum_steps, list[float](), list[list[Transition]]()
     total = iterations * math.ceil(len(demonstrations) / rows)
-    found = []
-    for iteration in range(iterations):
-        parts = games_of(demonstrations) if whole_games else [[one] for one in demonstrations]
-        random.Random(f"{seed} {iteration}").shuffle(parts)
-        order = [one for part in parts for one in part]
-        for start in range(0, len(order), rows):
-            info = imitation_step(policy, optimizer, order[start : start + rows], settings)
-            found.append(info["bc.loss"])
-            if say is not None:
-                say("imitate", len(found), total)
-    return found
-
-
-def games_of(demonstrations: Sequence[Transition]) -> list[list[Transition]]:
-    """Turns that follow each other in one game: each observation continues the one before it."""
-    games: list[list[Transition]] = []
-    for one in demonstrations:
+    for (
+        one
+    ) in demonstrations:  # turns of one game follow each other: an observation continues the one before it
         before = games[-1][-1].observation if games else one.observation
-        if games and one.observation != before and one.observation.startswith(before):
+        if whole_games and one.observation != before and one.observation.startswith(before):
             games[-1].append(one)
         else:
             games.append([one])
-    return games
+    for iteration in range(iterations):
+        parts = games.copy()
+        random.Random(f"{seed} {iteration}").shuffle(parts)
+        order = [one for part in parts for one in part]
+        for start in range(0, len(order), rows):
+            found.append(imitation_step(policy, optimizer, order[start : start + rows], settings)["bc.loss"])
+            if say is not None:
+                say("imitate", len(found), total)
+    return found

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -29,10 +29,9 @@ from sweet_rl.training.steps import padded_batches
 
 REMEMBERED = 8192  # texts whose tokens are kept: updates come to the same ones again and again
 
-# How the outputs of a text's tokens become one vector: the model's own pooler (a dense layer and tanh on the
-# first token), the first token's output as it is, the last token's beside the mean of the tokens' embeddings,
-# or the mean of the outputs. What a causal model makes of its last token says what comes next: after every
-# utterance the same. Which one it was the embeddings say.
+# How the outputs of a text's tokens become one vector: the model's own pooler, the first token's output, the mean of the
+# outputs, or the last token's beside the mean of the tokens' embeddings: what a causal model makes of its last token says
+# what comes next, after every utterance the same. Which one it was the embeddings say.
 Pooling = Literal["pooler", "first", "last", "mean"]
 
 # Tokens from which on a device is busy with a batch: padding then costs more than another batch. For models
@@ -51,20 +50,14 @@ class TextEncoder:
     """Texts to vectors with any transformers encoder. Not a module: it borrows one."""
 
     def __init__(
-        self,
-        model: nn.Module,
-        tokenizer: Any,
-        *,
-        max_length: int = 512,
-        pooling: Pooling | Literal["auto"] = "auto",
-        half: bool = False,
-    ) -> None:
+        self, model: nn.Module, tokenizer: Any, *, max_length: int = 512, pooling: Pooling | None = None, half: bool = False
+    ) -> None:  # fmt: skip
         self.model, self.tokenizer, self.half = model, tokenizer, half
         config: Any = model.config
         self._hidden: int = config.get_text_config().hidden_size
         self.max_length = min(max_length, _positions(config) or max_length)
         tokenizer.truncation_side = "left"
-        self.pooling: Pooling = _pooling_of(model, tokenizer) if pooling == "auto" else pooling
+        self.pooling: Pooling = pooling or _pooling_of(model, tokenizer)
         self.width = 2 * self._hidden if self.pooling == "last" else self._hidden
         self.joined_width = 2 * self.width + (self._hidden if self.pooling == "last" else 0)
         self.texts_read = 0  # so far: how a test knows that none was read twice
@@ -88,10 +81,6 @@ class TextEncoder:
 
     def _chains(self, rows: Sequence[tuple[int, ...]]) -> list[list[int]]:
         return chains(rows) if self._chained else [[number] for number in range(len(rows))]
-
-    def tokens(self, texts: Sequence[str]) -> int:
-        """Tokens of all the texts, without padding."""
-        return sum(len(self._ids(text)) for text in texts)
 
     @property
     def device(self) -> torch.device:
@@ -161,12 +150,13 @@ class DoubleCritic(nn.Module):
         self, base_lm: nn.Module, tokenizer: Any, *, max_length: int = 512, double: bool = True
     ) -> None:
         super().__init__()
-        self.single = not double
-        self.base_lm = base_lm
+        self.single, self.base_lm = not double, base_lm
         self.encoder = TextEncoder(base_lm, tokenizer, max_length=max_length)
         width, joined = self.encoder.width, self.encoder.joined_width
-        self.critic1, self.critic2 = _head(joined, width), _head(joined, width)
-        self.v_critic1, self.v_critic2 = _head(width, width), _head(width, width)
+        self.critic1, self.critic2, self.v_critic1, self.v_critic2 = (
+            nn.Sequential(nn.Linear(size, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1))
+            for size in (joined, joined, width, width)
+        )  # fmt: skip
         self.eval()
 
     def encode(self, texts: Sequence[str], max_tokens: int = 4096) -> Tensor:
@@ -207,12 +197,6 @@ def soft_update(target: nn.Module, online: nn.Module, tau: float) -> None:
         kept.copy_(copied)
 
 
-def _head(width_in: int, width: int) -> nn.Sequential:
-    return nn.Sequential(
-        nn.Linear(width_in, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1)
-    )
-
-
 def _pooling_of(model: nn.Module, tokenizer: Any) -> Pooling:
     if getattr(model, "pooler", None) is not None:
         return "pooler"
@@ -232,41 +216,37 @@ def _means(states_BTH: Tensor) -> Tensor:
 
 
 def _positions(config: Any) -> int | None:
-    """Tokens that the model has positions for; RoBERTa's begin behind the padding's id."""
+    """Tokens that the model has positions for; RoBERTa's begin behind the padding's id, DeBERTa's are distances only."""
     text = config.get_text_config()
     positions: int | None = getattr(text, "max_position_embeddings", None)
-    if not getattr(text, "position_biased_input", True):
-        return None  # DeBERTa counts distances only
     if positions and "roberta" in text.model_type and "deberta" not in text.model_type:
         positions -= text.pad_token_id + 1
-    return positions
+    return positions if getattr(text, "position_biased_input", True) else None
 
 
 def critic_step(
-    critic: DoubleCritic,
-    target: DoubleCritic,
-    optimizer: torch.optim.Optimizer,
-    rows: Sequence[Transition],
-    proposals: Sequence[Sequence[str]],
-    settings: StepSettings,
-) -> dict[str, float]:
-    """One step of the critic, and of the target towards it. Each distinct text is encoded once."""
+    critic: DoubleCritic, target: DoubleCritic, optimizer: torch.optim.Optimizer,
+    rows: Sequence[Transition], proposals: Sequence[Sequence[str]], settings: StepSettings,
+) -> dict[str, float]:  # fmt: skip
+    """One step of the critic, and of the target towards it."""
     optimizer.zero_grad(set_to_none=True)
     mine = [rows[number] for number in own_rows(len(rows))]
     targets = critic_targets(target, mine, proposals, settings)
     weight = next(critic.parameters())
     table = torch.zeros(8, len(mine), device=weight.device, dtype=weight.dtype)  # values, then errors
-    if mine:
-        actions, places = distinct([row.action for row in mine])
-        held = HeldFeatures(critic.encoder, actions, settings.max_tokens_per_batch)
-        for numbers in row_batches(critic.encoder, mine, settings.max_tokens_per_batch):
-            states = critic.encode([mine[n].observation for n in numbers], settings.max_tokens_per_batch)
-            spoken = held.features[torch.tensor([places[n] for n in numbers], device=weight.device)]
-            values: CriticValues = critic(states, spoken)
-            errors = losses.critic_losses(values, CriticTargets(*(tensor[numbers] for tensor in targets)))
-            torch.autograd.backward(torch.stack(errors).sum() / settings.batch_size)
-            table[:, numbers] = torch.stack([*values, *errors]).detach()
-        held.backward()
+    observations, places = distinct([row.observation for row in mine])
+    members: list[list[int]] = [[] for _ in observations]
+    for number, place in enumerate(places):
+        members[place].append(number)
+    # Micro-batches: rows with the same observation stay together, lengths are similar.
+    for batch in critic.encoder.batches(observations, settings.max_tokens_per_batch) if mine else ():
+        numbers = [number for place in batch for number in members[place]]
+        part = [mine[n] for n in numbers]
+        texts = [row.observation for row in part], [row.action for row in part]
+        values = critic.read(*texts, settings.max_tokens_per_batch)
+        errors = losses.critic_losses(values, CriticTargets(*(tensor[numbers] for tensor in targets)))
+        torch.autograd.backward(torch.stack(errors).sum() / settings.batch_size)
+        table[:, numbers] = torch.stack([*values, *errors]).detach()
     table = of_all_rows([*table, *targets], len(rows), critic)
     step(optimizer, list(critic.parameters()), table[4:8].sum(dim=0), table[:8], rows, "critic", settings)
     soft_update(target, critic, settings.tau)
@@ -313,38 +293,3 @@ def best_places(values: Tensor, owners: Sequence[int]) -> list[int]:
         if owner not in best or found[place] > found[best[owner]]:
             best[owner] = place
     return [best[owner] for owner in sorted(best)]
-
-
-class HeldFeatures:
-    """Vectors of texts that several micro-batches use: encoded once, gradients gathered, passed back once.
-
-    Where the texts have more tokens than one batch may, activations are not kept but computed again.
-    """
-
-    def __init__(self, encoder: TextEncoder, texts: Sequence[str], max_tokens: int) -> None:
-        self._encoder, self._texts, self._max_tokens = encoder, texts, max_tokens
-        self._keeps = encoder.tokens(texts) <= max_tokens
-        with torch.set_grad_enabled(self._keeps):
-            self._made = encoder(texts, max_tokens)
-        self.features = self._made.detach().requires_grad_()
-
-    def backward(self) -> None:
-        """Pass on what the micro-batches have left."""
-        gradient = self.features.grad
-        if gradient is None:
-            return
-        if self._keeps:
-            torch.autograd.backward(self._made, gradient)
-        for batch in [] if self._keeps else self._encoder.batches(self._texts, self._max_tokens):
-            made = self._encoder([self._texts[n] for n in batch], self._max_tokens)
-            torch.autograd.backward(made, gradient[batch])
-
-
-def row_batches(encoder: TextEncoder, rows: Sequence[Transition], max_tokens: int) -> Iterator[list[int]]:
-    """Numbers of rows in micro-batches; rows with the same observation stay together, lengths are similar."""
-    observations, places = distinct([row.observation for row in rows])
-    members: list[list[int]] = [[] for _ in observations]
-    for number, place in enumerate(places):
-        members[place].append(number)
-    for batch in encoder.batches(observations, max_tokens):
-        yield [number for place in batch for number in members[place]]

@@ -1,10 +1,9 @@
 """What all learners share: the policy, critics and their states on disk, and the steps that an update is made of.
 
-All randomness comes from the seed and a counter that is part of the state. Each phase clips its own gradients and
-begins without any. A step's loss is the sum of G means over B rows; it is computed in micro-batches of similar rows
-under a token budget, and its value depends on neither that nor on the number of processes.
+Each phase clips its own gradients and begins without any. A step's loss is the sum of G means over B rows; it is computed in
+micro-batches of similar rows under a token budget, and its value depends on neither that nor on the number of processes.
 
-Axes: R rows of a step, S of a process, B of a mean, T tokens, W tokens of an utterance at most, C columns of numbers.
+Axes: R rows of a step, S of a process, B of a mean, T tokens, C columns of numbers.
 
 Published behaviour: docs/published/archer.md#one-update, #policy-loss, #behaviour-cloning, #deviations.
 """
@@ -47,6 +46,7 @@ from sweet_rl.training.processes import (
 from sweet_rl.types import derive_seed
 
 Draw = Callable[[int], Sequence[Transition]]  # that many transitions from a buffer; the same in every process
+Said = tuple[Sequence[str], Sequence[Utterance]]  # what this process's turns saw, and what was said
 Say = Callable[[str, int, int], None]  # called with the progress: the phase, steps done, steps in all
 
 
@@ -57,13 +57,9 @@ class Learner:
     """
 
     def __init__(
-        self,
-        settings: ArcherSettings,
-        policy: TokenPolicy,
-        critic: DoubleCritic | None,
-        chat_format: ChatFormat,
+        self, settings: ArcherSettings, policy: TokenPolicy, critic: DoubleCritic | None, chat_format: ChatFormat,
         say: Say | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.settings, self.policy, self._format = settings, policy, chat_format
         self._say: Say = say or (lambda _phase, _done, _total: None)
         self._updates = 0
@@ -91,8 +87,6 @@ class Learner:
         """One iteration's optimizer steps, of the critic only unless `update_actor`; the published numbers."""
         raise NotImplementedError
 
-    # -- playing ------------------------------------------------------------------------------------------
-
     def gathered(self) -> AbstractContextManager[None]:
         """What all processes enter and leave together when one of them plays."""
         return gathered(self.policy.model)
@@ -102,16 +96,13 @@ class Learner:
         greedy = greedy or not self.settings.do_sample
 
         def engine(asks: Sequence[Ask]) -> Turns:
-            requests = [self.policy.request(ask.observation, ask.seed, greedy=greedy) for ask in asks]
-            return self.policy.write(requests)
+            return self.policy.write([self.policy.request(*ask, greedy=greedy) for ask in asks])
 
         return self._player(engine)
 
     def _player(self, engine: Engine) -> Player:
         settings = self.settings
         return Player(settings.policy_lm, engine, self._format, self.policy.prompt, settings.seed)
-
-    # -- learning -----------------------------------------------------------------------------------------
 
     def _asks(self, phase: str, rows: Sequence[Transition]) -> list[Ask]:
         """This process's rows as turns to take; a row's seed does not depend on the number of processes."""
@@ -142,12 +133,11 @@ class Learner:
         infos = []
         for number, rows in enumerate(steps):
             texts = [[utterance.text for utterance in next(proposed)] for _ in asks[number]]
-            models = self.critic, self.target, self.critic_optimizer
-            infos.append(critic_step(*models, rows, texts, self.steps))
+            infos.append(
+                critic_step(self.critic, self.target, self.critic_optimizer, rows, texts, self.steps)
+            )
             self._say("critic", number + 1, len(steps))
         return infos
-
-    # -- on disk ------------------------------------------------------------------------------------------
 
     def save_policy(self, folder: Path) -> None:
         """The policy as a folder that transformers loads; an adapter as peft loads it."""
@@ -166,18 +156,14 @@ class Learner:
         """
         state: dict[str, Any] = {"updates": self._updates}
         if hasattr(self, "critic"):
-            state |= {
-                "critic_state_dict": dict(self.critic.state_dict()),
-                "target_critic_state_dict": dict(self.target.state_dict()),
-                "critic_optimizer_state_dict": optimizer_state(self.critic, self.critic_optimizer),
-            }
+            state["critic_state_dict"] = dict(self.critic.state_dict())
+            state["target_critic_state_dict"] = dict(self.target.state_dict())
+            state["critic_optimizer_state_dict"] = optimizer_state(self.critic, self.critic_optimizer)
         if self.learns_words:
             head = self.policy.value_head
-            state |= {
-                "model_state_dict": full_weights(self.policy.model, trained_only=True),
-                "value_head_state_dict": full_weights(head) if head is not None else None,
-                "lm_optimizer_state_dict": optimizer_state(self._modules, self.lm_optimizer),
-            }
+            state["model_state_dict"] = full_weights(self.policy.model, trained_only=True)
+            state["value_head_state_dict"] = full_weights(head) if head is not None else None
+            state["lm_optimizer_state_dict"] = optimizer_state(self._modules, self.lm_optimizer)
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -201,52 +187,38 @@ def copied(critic: DoubleCritic) -> DoubleCritic:
         target = copy.deepcopy(critic)
     finally:
         critic.encoder = encoder
-    options: dict[str, Any] = {name: getattr(encoder, name) for name in ("max_length", "pooling", "half")}
-    target.encoder = TextEncoder(target.base_lm, encoder.tokenizer, **options)
+    how: dict[str, Any] = {name: getattr(encoder, name) for name in ("max_length", "pooling", "half")}
+    target.encoder = TextEncoder(target.base_lm, encoder.tokenizer, **how)
     return target.requires_grad_(requires_grad=False)
 
 
-# -- the policy's steps -----------------------------------------------------------------------------------
-
-
 def actor_step(
-    policy: TokenPolicy,
-    optimizer: torch.optim.Optimizer,
-    turns: tuple[Sequence[str], Sequence[Utterance]],
-    advantages_S: Tensor,
-    rows: Sequence[Transition],
-    settings: StepSettings,
-) -> dict[str, float]:
+    policy: TokenPolicy, optimizer: torch.optim.Optimizer, turns: Said, advantages_S: Tensor,
+    rows: Sequence[Transition], settings: StepSettings,
+) -> dict[str, float]:  # fmt: skip
     """One step of REINFORCE: this process's observations and utterances, and what they gain."""
     advantages_S = weights_S = advantages_S.to(policy.device, policy.dtype)
     if settings.normalize_advantages and len(rows) > 1:  # over all rows of the step; one alone keeps its own
         all_R = of_all_rows([advantages_S], len(rows), policy.model)[0]
         weights_S = ((all_R - all_R.mean()) / (all_R.std() + 1e-8))[own_rows(len(rows))]
-    width = policy.max_new_tokens if policy.value_head is not None else 0
 
     def columns(numbers: list[int], scores: TokenScores) -> Tensor:
-        known = [advantages_S[numbers], weights_S[numbers]]
+        gains_B, weights_B = advantages_S[numbers], weights_S[numbers]
         if policy.value_head is None:
-            losses_B = -scores.logps_B * weights_S[numbers]
-            return torch.stack([losses_B, torch.zeros_like(losses_B), *known])
+            nothing_B = torch.zeros_like(gains_B)
+            return torch.stack([-scores.logps_B * weights_B, nothing_B, gains_B, nothing_B, nothing_B])
         policy_B, value_B, _ = losses.baseline_losses(
-            scores.logps_BT, scores.values_BT, scores.mask_BT, weights_S[numbers]
+            scores.logps_BT, scores.values_BT, scores.mask_BT, weights_B
         )
-        padding = (0, width - scores.mask_BT.shape[1])
-        tokens = [nn.functional.pad(one, padding).T for one in (scores.values_BT.detach(), scores.mask_BT)]
-        return torch.cat([torch.stack([policy_B, value_B, *known]), *tokens])
+        values_B = (scores.values_BT * scores.mask_BT).sum(dim=1) / scores.mask_BT.sum(dim=1)
+        return torch.stack([policy_B, value_B, gains_B, values_B, gains_B - values_B])
 
-    table = policy_step(policy, optimizer, turns, rows, settings, 4 + 2 * width, columns)
-    infos = []
-    for part in torch.split(table, settings.batch_size, dim=1):
-        more: dict[str, Tensor] = {}
-        if policy.value_head is not None:
-            values_WB, mask_WB = part[4:].chunk(2)
-            kept = mask_WB > 0
-            more = {"value_losses_B": part[1], "values": values_WB[kept]}
-            more["residuals"] = (part[3][None] - values_WB)[kept]
-        infos.append(losses.actor_metrics(part[0], part[2], **more))
-    return losses.means(infos)
+    return losses.means(
+        losses.actor_metrics(policy_B, gains_B, value_losses_B=value_B, values=values_B, residuals=left_B)
+        for policy_B, value_B, gains_B, values_B, left_B in torch.split(
+            policy_step(policy, optimizer, turns, rows, settings, 5, columns), settings.batch_size, dim=1
+        )
+    )
 
 
 def imitation_step(
@@ -262,14 +234,9 @@ def imitation_step(
 
 
 def policy_step(
-    policy: TokenPolicy,
-    optimizer: torch.optim.Optimizer,
-    turns: tuple[Sequence[str], Sequence[Utterance]],
-    rows: Sequence[Transition],
-    settings: StepSettings,
-    count: int,
-    columns: Callable[[list[int], TokenScores], Tensor],
-) -> Tensor:
+    policy: TokenPolicy, optimizer: torch.optim.Optimizer, turns: Said, rows: Sequence[Transition],
+    settings: StepSettings, count: int, columns: Callable[[list[int], TokenScores], Tensor],
+) -> Tensor:  # fmt: skip
     """One step on this process's turns.
 
     `columns` gives numbers [C, B] of a batch of them, the first two of which add up to a row's loss. Returns
@@ -286,7 +253,7 @@ def policy_step(
     return everything
 
 
-def spoken(policy: TokenPolicy, rows: Sequence[Transition]) -> tuple[list[str], list[Utterance]]:
+def spoken(policy: TokenPolicy, rows: Sequence[Transition]) -> Said:
     """The rows' observations, and their actions in tokens of the policy."""
     said = [policy.known_utterance(row.observation, row.action, row.action_ids) for row in rows]
     return [row.observation for row in rows], said
@@ -297,8 +264,7 @@ def shared_passes(
 ) -> Iterator[tuple[list[int], TokenScores]]:
     """Batches of this process's utterances, by number, with their scores; a backward pass belongs to each.
 
-    Sharded layers need every process at every pass. So a process that has fewer batches than another makes
-    passes afterwards that weigh nothing.
+    Sharded layers need every process at every pass, so one with fewer batches makes passes that weigh nothing afterwards.
     """
     batches = list(policy.batches(observations, utterances)) if utterances else []
     passes = all_reduce_max(len(batches), policy.device) if is_fsdp(policy.model) else len(batches)

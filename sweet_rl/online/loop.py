@@ -29,13 +29,11 @@ from sweet_rl.contracts import Env
 from sweet_rl.errors import DataError, ServiceError, StorageError, UsageError
 from sweet_rl.online.learner import Learner, Say
 from sweet_rl.online.replay import (
-    Item,
     Place,
     ReplayBuffer,
-    Ring,
     Transition,
+    Turn,
     TurnAt,
-    TurnsOnDisk,
     best_numbers,
     is_learnable,
     rewards_of,
@@ -73,19 +71,15 @@ class OnlineRun:
     """A run: its learner, its world, its folder."""
 
     def __init__(
-        self,
-        settings: LoopSettings,
-        learner: Learner,
-        playground: AbstractAsyncContextManager[Playground] | None,
-        folder: RunFolder | None,
-        log: Callable[[int, Mapping[str, float]], object] = lambda _done, _info: None,
+        self, settings: LoopSettings, learner: Learner, playground: AbstractAsyncContextManager[Playground] | None,
+        folder: RunFolder | None, log: Callable[[int, Mapping[str, float]], object] = lambda _done, _info: None,
         say: Say = lambda _phase, _done, _total: None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._settings, self._learner = settings, learner
         self._opening, self._log, self._say = playground, log, say
         self._folder: Any = folder  # like the playground the first process's only
         self._playground: Any = None
-        self._buffer = ReplayBuffer(settings.capacity)
+        self._buffer: ReplayBuffer[Transition] = ReplayBuffer(settings.capacity)
         # Of what it may imitate filtered BC keeps no more: place, length and return of all episodes so far.
         self._catalogue: list[tuple[Place, int, float]] = []
         self._env_steps = 0
@@ -104,7 +98,8 @@ class OnlineRun:
         state: dict[str, Any] = {}
 
         def read() -> int:
-            done, found = (self._folder and self._folder.newest()) or (0, {})
+            done: int
+            done, found = self._folder.newest() if self._folder is not None else (0, {})
             state.update(found)  # stays here: its tensors go to the others one after the other
             return done
 
@@ -113,8 +108,6 @@ class OnlineRun:
             self._learner.load_state_dict(state)
         for iteration in range(done):
             self._remember(from_main(partial(self._known, iteration)))
-        if self._folder is not None:
-            self._folder.begin_metrics(done)
         return done
 
     def _iterate(self, iteration: int, runner: asyncio.Runner) -> None:
@@ -152,22 +145,26 @@ class OnlineRun:
 
     def _draw(self, iteration: int) -> Callable[[int], Sequence[Transition]]:
         """Draws with replacement from memory, the same in every process."""
-        seed = derive_seed(self._settings.seed, "draw", iteration)
-        if self._settings.filter_quantile is None:
+        seed, quantile = derive_seed(self._settings.seed, "draw", iteration), self._settings.filter_quantile
+        if quantile is None:
             return self._sampler(self._buffer, seed)
-        returns = [reward for _, _, reward in self._catalogue]
-        kept = [self._catalogue[number] for number in best_numbers(returns, self._settings.filter_quantile)]
-        lengths = [length for _, length, _ in kept]
-        best = TurnsOnDisk([place for place, _, _ in kept], lengths, self._settings.capacity)
+        best: ReplayBuffer[TurnAt] = ReplayBuffer(self._settings.capacity)
+        for number in best_numbers([reward for _, _, reward in self._catalogue], quantile):
+            place, length, _ = self._catalogue[number]
+            best.extend(TurnAt(place, turn, turn == length - 1) for turn in range(length))
         sample = self._sampler(best, seed)
+
+        def read(turns: Sequence[TurnAt]) -> list[Transition]:
+            games = {place: self._steps(place) for place in {turn.episode for turn in turns}}
+            return [games[turn.episode][turn.number] for turn in turns]
 
         def draw(count: int) -> Sequence[Transition]:
             turns = sample(count)
-            return from_main(lambda: self._read(turns))
+            return from_main(lambda: read(turns))
 
         return draw
 
-    def _sampler(self, memory: Ring[Item], seed: int) -> Callable[[int], list[Item]]:
+    def _sampler(self, memory: ReplayBuffer[Turn], seed: int) -> Callable[[int], list[Turn]]:
         if self._settings.compat == "published":
             state = np.random.RandomState(seed)
             return lambda count: memory.sample_published(count, state)
@@ -175,8 +172,6 @@ class OnlineRun:
         if self._settings.whole_games:
             return memory.drawing_games(rng)
         return lambda count: memory.sample(count, rng)
-
-    # -- the first process only ---------------------------------------------------------------------------
 
     def _play(self, iteration: int, runner: asyncio.Runner) -> list[Played]:
         """The episodes of an iteration: those on disk as they are, the others now."""
@@ -205,11 +200,6 @@ class OnlineRun:
         playground, folder = self._playground, self._folder
         return transitions(folder.trajectories.read(place), playground.transcript, self._settings.gamma)
 
-    def _read(self, turns: Sequence[TurnAt]) -> list[Transition]:
-        """Turns by their episode's place and their number in it; each episode is read once."""
-        episodes = {place: self._steps(place) for place in {place for place, _ in turns}}
-        return [episodes[place][number] for place, number in turns]
-
     def _evaluate(self, iteration: int, runner: asyncio.Runner) -> list[float]:
         """Returns of the greedy policy on held-out tasks; nothing is learned from them."""
         playground, folder = self._playground, self._folder
@@ -228,9 +218,9 @@ class OnlineRun:
         seed, size = self._settings.seed, len(tasks)
         todo = {}
         for number in sorted({*range(size)} - {*file.numbers(iteration)}):
-            repeat, task = iteration * size + number, tasks[number]
-            episode = Episode(task, repeat, derive_seed(seed, phase, iteration, number))
-            todo[task.task_id, repeat] = number, episode
+            place, task = iteration * size + number, tasks[number]
+            episode = Episode(task, place, derive_seed(seed, phase, iteration, number))
+            todo[task.task_id, place] = number, episode
         over = size - len(todo)
 
         async def keep(trajectory: Trajectory) -> None:
@@ -247,13 +237,10 @@ class OnlineRun:
             policy = self._learner.rollout_policy(greedy=phase == "evaluate")
             try:
                 await rollout(
-                    [episode for _, episode in todo.values()],
-                    make_env=playground.make_env,
-                    policy=policy,
-                    on_finished=keep,
-                    concurrency=max(1, min(self._settings.concurrency, len(todo))),
+                    [episode for _, episode in todo.values()], make_env=playground.make_env, policy=policy,
+                    on_finished=keep, concurrency=min(self._settings.concurrency, len(todo)),
                     provenance={**playground.provenance, "agent_model": policy.name},
-                )
+                )  # fmt: skip
             finally:
                 await file.flush()
                 await folder.failures.flush()
@@ -264,7 +251,7 @@ class OnlineRun:
 
 
 async def _graded(trajectory: Trajectory, playground: Playground) -> Trajectory:
-    """The episode with its grade, where there is one to be given; what a grader breaks at has failed."""
+    """The episode with its grade, if it gets one; what a grader breaks at has failed."""
     if playground.grade is None or trajectory.error is not None:
         return trajectory
     try:
@@ -280,8 +267,6 @@ def _summary(name: str, values: Sequence[float]) -> dict[str, float]:
     return {f"{name}.mean": fmean(values), f"{name}.max": max(values), f"{name}.min": min(values)}
 
 
-# -- files ------------------------------------------------------------------------------------------------
-
 # Settings that may change when a run is continued: they decide about nothing that was made.
 FREE_KEYS = frozenset({
     "save_path", "iterations", "save_freq", "eval_freq", "eval_size", "keep_checkpoints", "concurrency",
@@ -295,52 +280,36 @@ _INSTEAD = "name another save_path, or pass overwrite=true to start again"
 
 
 class RunFolder:
-    """The folder of one run, held by one process at a time."""
+    """The folder of one run, held by one process at a time; files are changed only once `newest` is asked for."""
 
     def __init__(
-        self,
-        path: Path,
-        config: Mapping[str, Json],
-        *,
-        overwrite: bool = False,
-        say: Callable[[str], object] = print,
-    ) -> None:
+        self, path: Path, config: Mapping[str, Json], *, overwrite: bool = False, say: Callable[[str], object] = print
+    ) -> None:  # fmt: skip
         config = json.loads(without_secrets(json.dumps(dict(config))))
-        self.path, self._say = path, say
+        self.path, self._say, self._overwrite = path, say, overwrite
+        self._config = [json.dumps(config, indent=1).encode() + b"\n"]
         if path.exists() and not path.is_dir():
             raise UsageError(f"save_path={str(path)!r} is a file; name a folder.")
-        self._files = ExitStack()
-        self._files.enter_context(checkpoints.held(path))
-        try:
+        with ExitStack() as files:
+            files.enter_context(checkpoints.held(path))
             path.mkdir(parents=True, exist_ok=True)
-            self._check(config, overwrite=overwrite)
-        except BaseException:
-            self._files.close()
-            raise
-        self._overwrite, self._before = overwrite, path / f".{MODELS}-before"
-        if overwrite and (path / MODELS).is_dir() and not self._before.exists():
-            (path / MODELS).rename(self._before)
-        self._config = [json.dumps(config, indent=1).encode() + b"\n"]
-        self._metrics: MetricsLog | None = None
+            self._check(config)
+            self._files = files.pop_all()
+        if overwrite:
+            shutil.rmtree(path / MODELS, ignore_errors=True)
         self.learned = 0  # iterations that were learned from, before and since the newest checkpoint
         self.made_from: dict[str, Json] = {}  # digests of models and tasks; a checkpoint of others is refused
 
     def close(self) -> None:
-        """Close the files of the run and free their locks; a run that was refused before it began leaves what it found."""
-        if self._before.is_dir():
-            shutil.rmtree(self.path / MODELS, ignore_errors=True)
-            self._before.rename(self.path / MODELS)
+        """Close the files of the run and free their locks."""
         self._files.close()
 
-    def newest(self) -> tuple[int, Any] | None:
-        """Iterations that are done and the state they led to; None where nothing was saved yet.
-
-        Only now files are changed: a run that is refused leaves all as it was.
-        """
+    def newest(self) -> tuple[int, Any]:
+        """Iterations that are done and the state they led to; the log goes on behind them."""
         if self._overwrite:
             for name in (*_EPISODES, METRICS):
                 (self.path / name).unlink(missing_ok=True)
-            for old in [*checkpoints.checkpoints_in(self.path), self.path / "final", self._before]:
+            for old in [*checkpoints.checkpoints_in(self.path), self.path / "final"]:
                 shutil.rmtree(old, ignore_errors=True)
         found = checkpoints.resumable(self.path, self.made_from, self._say, instead=_INSTEAD)
         tracking.writes(self.path, folder=True, continues=not self._overwrite)
@@ -348,7 +317,12 @@ class RunFolder:
         self.trajectories, self.evaluations, self.failures = (
             self._files.enter_context(closing(EpisodeFile(self.path / name))) for name in _EPISODES
         )
-        return (checkpoints.step_of(found), checkpoints.load_state(found)) if found else None
+        done, metrics = checkpoints.step_of(found) if found else 0, self.path / METRICS
+        if wrong := checkpoints.covered(self.path, metrics):
+            self._say(f"{metrics} {wrong}: numbers of earlier iterations may be missing in it.")
+        self.learned = max(last_step(metrics), *self.trajectories.iterations(), 0)
+        self._metrics = MetricsLog(metrics, after_step=done)
+        return done, checkpoints.load_state(found) if found else {}
 
     def save(self, done: int, state: Any, *, keep: int) -> None:
         """Write the checkpoint after `done` iterations, at once or not at all; keep the newest `keep`."""
@@ -357,24 +331,28 @@ class RunFolder:
             checkpoints.save_state(made, state)
         checkpoints.rotate(self.path, keep=keep, max_gb=float("inf"))
 
-    def begin_metrics(self, done: int) -> None:
-        """Continue the log after `done` iterations; lines of later ones are written again."""
-        path = self.path / METRICS
-        if wrong := checkpoints.covered(self.path, path):
-            self._say(f"{path} {wrong}: numbers of earlier iterations may be missing in it.")
-        self.learned = max(last_step(path), *self.trajectories.iterations(), 0)
-        self._metrics = MetricsLog(path, after_step=done)
-
     def log(self, done: int, info: Mapping[str, float]) -> None:
         """Append the line of an iteration to metrics.jsonl."""
-        if self._metrics is not None:
-            self._metrics.append({"step": done, **info})
+        self._metrics.append({"step": done, **info})
 
-    def _check(self, config: Mapping[str, Json], *, overwrite: bool) -> None:
-        theirs, played = self._settings(overwrite=overwrite), self.path / _PLAYED
-        any_ = checkpoints.checkpoints_in(self.path) or (played.exists() and played.stat().st_size)
-        if overwrite or theirs is None or not any_:  # nothing that the configuration decided about
-            return
+    def _check(self, config: Mapping[str, Json]) -> None:
+        """Refuse another run's folder, and one whose memory is not what its checkpoints were made with."""
+        file, played = self.path / SETTINGS, self.path / _PLAYED
+        if not file.exists():
+            # A record and made models alone are of a run that was stopped before it wrote its settings.
+            names = {entry.name for entry in self.path.iterdir() if entry.suffix != ".lock"}
+            if others := sorted(names - {"run.json", MODELS}):
+                raise UsageError(
+                    f"save_path={str(self.path)!r} holds {others[0]!r}, but no {SETTINGS} of run_archer. "
+                    "Name an empty or a new folder."
+                )
+        made = checkpoints.checkpoints_in(self.path) or (played.exists() and played.stat().st_size)
+        if self._overwrite or not (made and file.exists()):
+            return  # there is nothing that the settings decided about
+        try:
+            theirs = dict(json.loads(file.read_text(encoding="utf-8")))
+        except (ValueError, TypeError) as error:
+            raise UsageError(f"{str(file)!r} is broken ({error}). Put it right, or {_INSTEAD}.") from error
         where = f"save_path={str(self.path)!r}"
         checkpoints.check_same(theirs, config, where, instead=_INSTEAD, free=FREE_KEYS)
         if wrong := checkpoints.covered(self.path, played):
@@ -382,29 +360,6 @@ class RunFolder:
                 f"{str(played)!r} {wrong}, which was made with these episodes. Restore the file "
                 f"from a copy, or {_INSTEAD}. Nothing was changed."
             )
-
-    def _settings(self, *, overwrite: bool) -> dict[str, Json] | None:
-        """The configuration of the run that is there; None in a new folder, and of one that is to go."""
-        file = self.path / SETTINGS
-        if file.exists():
-            try:
-                return dict(json.loads(file.read_text(encoding="utf-8")))
-            except (ValueError, TypeError) as error:
-                if overwrite:
-                    return None
-                raise UsageError(
-                    f"{str(file)!r} is broken ({error}). Put it right, or pass overwrite=true."
-                ) from error
-        # A record and made models alone are of a run that was stopped before it wrote its settings.
-        names = (entry.name for entry in self.path.iterdir())
-        if others := sorted(
-            name for name in names if name not in {"run.json", MODELS} and not name.endswith(".lock")
-        ):
-            raise UsageError(
-                f"save_path={str(self.path)!r} holds {others[0]!r}, but no {SETTINGS} of run_archer. "
-                "Name an empty or a new folder."
-            )
-        return None
 
 
 class EpisodeFile:
@@ -444,10 +399,9 @@ class EpisodeFile:
         await self._journal.flush()
 
     def _note(self, line: int, start: int, row: dict[str, Json]) -> None:
-        place = row.get("iteration"), row.get("episode")
-        if not (isinstance(place[0], int) and isinstance(place[1], int)):
-            where: Any = {"path": self.path, "line": line, "field": "iteration, episode", "value": place}
-            repair = "Remove the row: it was not written by run_archer."
-            raise DataError("must give its place in the run", **where, repair=repair)
+        iteration, number = row.get("iteration"), row.get("episode")
+        if not (isinstance(iteration, int) and isinstance(number, int)):
+            where: Any = {"path": self.path, "line": line, "field": "iteration, episode"}
+            raise DataError("must give its place in the run: run_archer did not write this row", **where)
         trajectory_from_row(row, path=self.path, line=line)  # a broken one is reported now
-        self._starts.setdefault(place[0], {})[place[1]] = start
+        self._starts.setdefault(iteration, {})[number] = start

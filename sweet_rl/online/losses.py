@@ -1,7 +1,6 @@
 """The losses of ArCHer and their metrics: tensors in, tensors and numbers out.
 
-Everything is kept by row, so that a mean over B rows and a sum over G such means come out the same however
-the rows are divided over micro-batches and processes. Importing this module imports torch.
+Everything is kept by row, so that means and their sums are the same however rows are divided over micro-batches and processes.
 
 Axes: B rows (utterances), T tokens of an utterance.
 
@@ -46,8 +45,7 @@ class CriticTargets(NamedTuple):
 def td_targets(rewards_B: Tensor, bootstrap_mask_B: Tensor, next_values_B: Tensor, gamma: float) -> Tensor:
     """Targets of Q: the reward, plus the discounted value of what comes next where the mask is 1.
 
-    Member i bootstraps from member i of the target critic. Repaired: not where the world itself came to its end;
-    published: not where the episode ended, time limits included.
+    Repaired: not where the world itself came to its end; published: not where the episode ended, time limits included.
     """
     return rewards_B + bootstrap_mask_B * gamma * next_values_B
 
@@ -65,10 +63,9 @@ def advantages(values: CriticValues) -> Tensor:
 def baseline_losses(
     logps_BT: Tensor, values_BT: Tensor, mask_BT: Tensor, advantages_B: Tensor, *, over_padding: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """REINFORCE token by token with a learnt baseline: losses of policy and values, as [B], and what is left of advantages [B, T].
+    """REINFORCE token by token with a learnt baseline: losses of policy and values [B], and what is left of advantages [B, T].
 
-    `over_padding` is the published mean of squared errors, over all T places, which depends on the longest
-    utterance of the batch. Repaired: over the row's own tokens.
+    `over_padding` is the published mean of squared errors over all T places; repaired: over the row's own tokens.
     """
     residuals_BT = advantages_B[:, None] - values_BT
     policy_B = -(residuals_BT.detach() * logps_BT * mask_BT).sum(dim=1)
@@ -87,9 +84,9 @@ def clipped_losses(
     return -(torch.minimum(ratio_BT * advantages_BT, kept_BT * advantages_BT) * mask_BT).sum(dim=1)
 
 
-def statistics(name: str, values: Tensor) -> dict[str, float]:
-    """`name.mean .min .max .std` of a tensor; the unbiased deviation, 0 where there is one value only."""
-    flat = values.detach().flatten()
+def statistics(name: str, values: Tensor | None) -> dict[str, float]:
+    """`name.mean .min .max .std` of a tensor, 0 where there is none; the unbiased deviation, 0 of one value."""
+    flat = torch.zeros(1) if values is None else values.detach().flatten()
     spread = flat.std().item() if len(flat) > 1 else 0.0
     found = {"mean": flat.mean().item(), "min": flat.min().item(), "max": flat.max().item(), "std": spread}
     return {f"{name}.{key}": value for key, value in found.items()}
@@ -105,21 +102,16 @@ def critic_metrics(values: CriticValues, targets: CriticTargets, losses: CriticV
 
 
 def actor_metrics(
-    losses_B: Tensor,
-    advantages: Tensor,
-    *,
-    value_losses_B: Tensor | None = None,
-    values: Tensor | None = None,
+    losses_B: Tensor, advantages: Tensor, *, value_losses_B: Tensor | None = None, values: Tensor | None = None,
     residuals: Tensor | None = None,
-) -> dict[str, float]:
+) -> dict[str, float]:  # fmt: skip
     """The 14 published numbers of one batch."""
-    nothing = torch.zeros(1)
     return {
         "pg.loss": losses_B.detach().mean().item(),
         "values.loss": 0.0 if value_losses_B is None else value_losses_B.detach().mean().item(),
-        **statistics("values", nothing if values is None else values),
+        **statistics("values", values),
         **statistics("advantages", advantages),
-        **statistics("residual_advantages", nothing if residuals is None else residuals),
+        **statistics("residual_advantages", residuals),
     }
 
 
@@ -147,22 +139,17 @@ class StepSettings:
 
 
 def step(
-    optimizer: torch.optim.Optimizer,
-    parameters: Sequence[nn.Parameter],
-    losses: Tensor,
-    numbers: Tensor,
-    rows: Sequence[Transition],
-    what: str,
-    settings: StepSettings,
-) -> None:
+    optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Parameter], losses: Tensor, numbers: Tensor,
+    rows: Sequence[Transition], what: str, settings: StepSettings,
+) -> None:  # fmt: skip
     """Add up gradients over processes, clip, step; but unless everything is finite keep the rows and raise."""
     all_reduce_gradients(parameters)
     norm = float(clip_gradients(parameters, settings.max_grad_norm))
-    finite = bool(numbers.isfinite().all())
-    loss, kept, path = float(losses.mean()) if finite else math.nan, "", settings.nonfinite_path
-    if not (finite and math.isfinite(norm)):
-        kept = f"{len(rows)}, not kept" if path is None else f"the {len(rows)} in {str(path)!r}"
-        if path is not None and rank() == 0:
+    loss = float(losses.mean()) if numbers.isfinite().all() else math.nan
+    kept, path = f"{len(rows)}, not kept", settings.nonfinite_path
+    if path is not None and not (math.isfinite(loss) and math.isfinite(norm)):
+        kept = f"the {len(rows)} in {str(path)!r}"
+        if rank() == 0:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("".join(json.dumps(row.to_row()) + "\n" for row in rows), encoding="utf-8")
     tries = (

@@ -27,14 +27,10 @@ from sweet_rl.types import derive_seed
 _PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")
 # Folders of `run_bc` (the first two) and of `run_archer`, which `checkpoint_path` may name as a whole.
 POLICY, CRITIC, FINAL = "policy", "critic", "final"
-_WEIGHTS = (
-    *("model.safetensors", "model.safetensors.index.json"),
-    *("pytorch_model.bin", "pytorch_model.bin.index.json"),
-)
 _MAY_BE = (
     "It may be a folder of run_bc, a model folder (config.json and weights), an adapter's, the folder of a "
-    "run_archer that has ended or one of its checkpoint-N, or a file: .safetensors, or .pt with "
-    "model_state_dict. `sweet-rl run_bc --output_dir FOLDER` makes one from nothing."
+    "run_archer that has ended or one of its checkpoint-N, or a .pt file with model_state_dict. "
+    "`sweet-rl run_bc --output_dir FOLDER` makes one from nothing."
 )
 
 
@@ -106,8 +102,7 @@ def _in_first(settings: ArcherSettings, weights: torch.dtype) -> Any:
     loaded: list[Any] = []
 
     def load() -> tuple[type, Any, Any, dict[str, torch.dtype]]:
-        model = _whole(settings, weights)
-        loaded.append(model)
+        loaded.append(model := _whole(settings, weights))
         dtypes = {name: parameter.dtype for name, parameter in model.named_parameters()}
         return type(model), model.config, getattr(model, "generation_config", None), dtypes
 
@@ -140,13 +135,8 @@ def with_adapter(model: Any, settings: ArcherSettings) -> Any:
     if names == "auto":
         found = {name.rpartition(".")[2] for name, _ in model.named_modules()}
         names = ",".join(_PROJECTIONS) if found.issuperset(_PROJECTIONS) else "all-linear"
-    adapter = ModelSettings(
-        pretrain=settings.policy_lm,
-        lora_rank=settings.lora_rank,
-        lora_alpha=settings.lora_alpha,
-        lora_dropout=settings.lora_dropout,
-        target_modules=names,
-    )
+    shape = {name: getattr(settings, name) for name in ("lora_rank", "lora_alpha", "lora_dropout")}
+    adapter = ModelSettings(pretrain=settings.policy_lm, target_modules=names, **shape)
     wrapped = add_adapter(model, adapter, seed=derive_seed(settings.seed, "adapter"))
     bare = wrapped.get_base_model()
     object.__setattr__(bare, "adapter_of_policy", wrapped)  # not a submodule: it contains this one
@@ -154,34 +144,23 @@ def with_adapter(model: Any, settings: ArcherSettings) -> Any:
 
 
 def load_weights(model: nn.Module, path: str) -> None:
-    """Put weights into the model: `.safetensors`, the published `.pt`, a run's checkpoint."""
+    """Put weights into the model: the published `.pt`, or a run's checkpoint."""
     try:
-        if Path(path).is_dir():
-            weights: Any = load_state(Path(path))
-        elif Path(path).suffix == ".safetensors":
-            from safetensors.torch import load_file
-
-            weights = load_file(path)
-        else:
-            weights = torch.load(path, map_location="cpu", weights_only=True)
+        folder = Path(path).is_dir()
+        weights: Any = load_state(Path(path)) if folder else torch.load(path, "cpu", weights_only=True)
     except Exception as error:
         raise UsageError(
-            f"checkpoint_path={path!r} cannot be read: {first_line(error)} "
-            "Name a .safetensors file or a .pt file that holds tensors only."
+            f"checkpoint_path={path!r} cannot be read: {first_line(error)} Name a .pt file that holds tensors only."
         ) from error
-    weights = weights.get("model_state_dict", weights)
     try:
-        missing, unexpected = model.load_state_dict(weights, strict=False)
+        missing, unexpected = model.load_state_dict(weights.get("model_state_dict", weights), strict=False)
     except RuntimeError as error:  # the names fit, the sizes do not
-        raise UsageError(
-            f"checkpoint_path={path!r} holds weights of another model than policy_lm: "
-            f"{str(error).splitlines()[1].strip()}"
-        ) from error
+        missing, unexpected = [], [str(error).splitlines()[1].strip()]
     tied = {"lm_head.weight"} if getattr(model.config, "tie_word_embeddings", False) else set()
     if set(missing) - tied or unexpected:
         raise UsageError(
-            f"checkpoint_path={path!r} holds weights of another model: {len(missing)} are missing, "
-            f"{len(unexpected)} do not belong to policy_lm (such as {[*unexpected, *missing][0]!r})."
+            f"checkpoint_path={path!r} holds weights of another model than policy_lm: {len(missing)} are missing, "
+            f"{len(unexpected)} do not belong to it (such as {[*unexpected, *missing][0]!r})."
         )
 
 
@@ -190,12 +169,8 @@ def find_init_weights(path: str) -> dict[str, Path]:
     place = Path(path).expanduser()
     if place.is_file():
         return {"weights": place}
-    if not place.is_dir():
-        raise UsageError(f"checkpoint_path={path!r}: there is no such file or folder. {_MAY_BE}")
     if (place / "config.json").is_file():
-        if any((place / name).is_file() for name in _WEIGHTS):
-            return {"model": place}
-        raise UsageError(f"checkpoint_path={path!r} has a config.json, but no weights ({_WEIGHTS[0]}).")
+        return {"model": place}
     if (place / "adapter_config.json").is_file():
         return {"adapter": place}
     if (place / TENSORS).is_file():
@@ -209,7 +184,4 @@ def find_init_weights(path: str) -> dict[str, Path]:
             f"checkpoint_path={path!r} is a run that has not ended: name one of its checkpoint-N folders, or "
             "let it end, which makes its final/."
         )
-    held = sorted(entry.name for entry in place.iterdir())[:5]
-    raise UsageError(
-        f"checkpoint_path={path!r} holds {', '.join(map(repr, held)) or 'nothing'}, and no model. {_MAY_BE}"
-    )
+    raise UsageError(f"checkpoint_path={path!r} holds no policy. {_MAY_BE}")

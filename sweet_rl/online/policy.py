@@ -1,9 +1,8 @@
 """The policy over tokens: one causal language model that writes utterances and scores them.
 
-What it samples from is what it scores: prompts are padded on the left while sampling, positions come from the mask,
-the token that ends an utterance is part of it, and temperature and top-k count both times. Of prompts that begin each
-other (observations of one episode do) only the longest is read; those that are left are laid out as trees where a model
-is wide enough (`sweet_rl.training.batches`).
+What it samples from is what it scores: the token that ends an utterance is part of it, and temperature and top-k count both
+times. Of prompts that begin each other (observations of one episode do) only the longest is read; those that are left are laid
+out as trees where a model is wide enough (`sweet_rl.training.batches`).
 
 Axes: B utterances, T tokens of an utterance, K tokens of all utterances, V vocabulary; of trees P prompts, R rows, T
 places in a row, W places of the longest prompt, H heads, D of a head.
@@ -28,15 +27,7 @@ from sweet_rl.batching import MicroBatcher
 from sweet_rl.chat import ChatFormat
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.online.critic import REMEMBERED
-from sweet_rl.policies.decoding import (
-    Decoder,
-    Prefill,
-    Request,
-    Written,
-    closing_ids,
-    end_tokens,
-    keep_likeliest,
-)
+from sweet_rl.policies.decoding import Decoder, Prefill, Request, closing_ids, end_tokens, keep_likeliest
 from sweet_rl.training.attention import attention_span, inputs_of
 from sweet_rl.training.batches import Reader, chains, lay_out, neighbours, question_of, to_device
 from sweet_rl.training.forward import ResponseHead, asked_at
@@ -94,10 +85,9 @@ class TreePrefill:
 
 @dataclass(frozen=True, slots=True)
 class Utterance:
-    """A turn of the policy: the text without its end token, and the tokens with it.
+    """A turn of the policy: the text without its end token, and the tokens with it; `finished`: no limit cut it off.
 
-    `finished` is False where the token limit cut it off. `logprobs` are those of the tokens when they were
-    sampled, of the untempered model; empty where they are not known.
+    `logprobs` are those of the tokens when they were sampled, of the untempered model; empty where they are not known.
     """
 
     text: str
@@ -133,19 +123,10 @@ class TokenPolicy:
     """
 
     def __init__(
-        self,
-        model: nn.Module,
-        tokenizer: Any,
-        *,
-        max_new_tokens: int = 32,
-        temperature: float = 1.0,
-        top_k: int = 0,
-        eos_str: str | None = "\n",
-        template: str | None = None,
-        max_context: int = 512,
-        max_tokens_per_batch: int = 4096,
-        use_baseline: bool = False,
-    ) -> None:
+        self, model: nn.Module, tokenizer: Any, *, max_new_tokens: int = 32, temperature: float = 1.0, top_k: int = 0,
+        eos_str: str | None = "\n", template: str | None = None, max_context: int = 512,
+        max_tokens_per_batch: int = 4096, use_baseline: bool = False,
+    ) -> None:  # fmt: skip
         self.model, self.tokenizer, self.eos_str, self.template = model.eval(), tokenizer, eos_str, template
         self.max_new_tokens, self.temperature, self.top_k = max_new_tokens, temperature, top_k
         self.max_tokens_per_batch = max_tokens_per_batch
@@ -195,9 +176,8 @@ class TokenPolicy:
         extra = list(self.value_head.parameters()) if self.value_head is not None else []
         return [parameter for parameter in self.model.parameters() if parameter.requires_grad] + extra
 
-    # -- texts and tokens ---------------------------------------------------------------------------------
-
     def _make_prompt(self, observation: str) -> Prompt:
+        """The oldest of an observation is dropped where it is too long; the template is never cut."""
         if self.template is None:
             ids = self._encode(observation)
             if len(ids) <= self.max_context:
@@ -206,33 +186,28 @@ class TokenPolicy:
             ids = (*begin, *ids[len(ids) - self.max_context + len(begin) :])
             return Prompt(self.decode(ids), ids)
         kept = self.tokenizer(observation, add_special_tokens=False)["input_ids"]
-        text, ids = self._filled(observation)
-        while len(ids) > self.max_context and kept:
+        while True:
+            text = self.template.replace(OBSERVATION, observation)
+            ids = self._encode(text)
+            if len(ids) <= self.max_context or not kept:
+                return Prompt(text, ids)
             kept = kept[len(ids) - self.max_context :]
-            text, ids = self._filled(self.decode(kept))
-        return Prompt(text, ids)
-
-    def _filled(self, observation: str) -> tuple[str, tuple[int, ...]]:
-        text = str(self.template).replace(OBSERVATION, observation)
-        return text, self._encode(text)
+            observation = self.decode(kept)
 
     def _encode(self, text: str) -> tuple[int, ...]:
         """Tokens of a prompt, with the begin token where the tokenizer adds one and the text has none."""
-        begin: str | None = self.tokenizer.bos_token
-        written = bool(begin) and text.startswith(str(begin))
+        begin, begin_id = self.tokenizer.bos_token, self.tokenizer.bos_token_id
+        written = bool(begin) and text.startswith(begin)
         ids: list[int] = self.tokenizer(text, add_special_tokens=not written)["input_ids"]
         while len(ids) > 1 and ids[-1] == self.tokenizer.eos_token_id:  # a tokenizer that ends every text
             ids = ids[:-1]
-        begin_id = self.tokenizer.bos_token_id
         fallback = self.tokenizer.eos_token_id if begin_id is None else begin_id
         return tuple(ids) or (0 if fallback is None else int(fallback),)
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of an utterance's token ids, special tokens left out."""
-        text: str = self.tokenizer.decode(
-            list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
-        )
-        return text
+        options = {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
+        return str(self.tokenizer.decode(list(ids), **options))
 
     def utterance(self, observation: str, text: str) -> Utterance:
         """Words from elsewhere as the policy would have written them: their tokens, then what ends them.
@@ -267,12 +242,9 @@ class TokenPolicy:
             return False
         return self.eos_str in self.decode(ids[-4 * len(self.eos_str) :])
 
-    # -- sampling -----------------------------------------------------------------------------------------
-
     def request(self, observation: str, seed: int, *, greedy: bool = False) -> Request:
         """The request to the decoder: prompt ids, seed, temperature and limits."""
-        temperature = 0.0 if greedy else self.temperature
-        ids = self.prompt(observation).ids
+        ids, temperature = self.prompt(observation).ids, 0.0 if greedy else self.temperature
         return Request(ids, self.max_new_tokens, temperature, seed, self.top_k)
 
     def write(self, requests: Sequence[Request]) -> Generator[list[tuple[int, Utterance]], None, None]:
@@ -286,7 +258,13 @@ class TokenPolicy:
             order = sorted(range(len(requests)), key=lambda number: requests[number].prompt_ids)
         for batch in padded_batches(lengths, 4 * self.max_tokens_per_batch, order=order):
             for finished in self._decoder([requests[number] for number in batch]):
-                yield [(batch[place], self._spoken(written)) for place, written in finished]
+                yield [
+                    (
+                        batch[at],
+                        Utterance(self._text_of(one.token_ids), one.token_ids, one.ended, one.logprobs),
+                    )
+                    for at, one in finished
+                ]
 
     def sample(
         self, observations: Sequence[str], seeds: Sequence[int], *, greedy: bool = False
@@ -301,11 +279,6 @@ class TokenPolicy:
         for finished in self.write([requests[place] for place in distinct]):
             found |= {requests[distinct[number]]: utterance for number, utterance in finished}
         return [found[request] for request in requests]
-
-    def _spoken(self, written: Written) -> Utterance:
-        return Utterance(self._text_of(written.token_ids), written.token_ids, written.ended, written.logprobs)
-
-    # -- scoring ------------------------------------------------------------------------------------------
 
     def batches(self, observations: Sequence[str], utterances: Sequence[Utterance]) -> Iterator[list[int]]:
         """Numbers of utterances to score together; neighbours' prompts have a common prefix."""
@@ -325,22 +298,21 @@ class TokenPolicy:
 
         All in one batch; with gradients where they are on. float32 at least, whatever the model computes in.
         """
-        prompts = [self.prompt(observation).ids for observation in observations]
         sequences, asked = [], []
-        for number, (prompt, utterance) in enumerate(zip(prompts, utterances, strict=True)):
+        for number, (observation, utterance) in enumerate(zip(observations, utterances, strict=True)):
+            prompt = self.prompt(observation).ids
             sequences.append(np.asarray((*prompt, *utterance.token_ids), dtype=np.uint32))
             asked.append((number, np.arange(len(prompt), len(sequences[-1]))))
         question, places = self._reader.ask(sequences, asked)
         question = to_device(question, self.device)
         inputs = inputs_of(self.model, question)
-        with self._hidden_states() as seen, self._recomputing():
-            logps_K, _ = self._head.logprobs(
-                self.model, question["predictors_K"], question["targets_K"], inputs
-            )
+        with self._watched() as seen:
+            asked_of = question["predictors_K"], question["targets_K"]
+            logps_K, _ = self._head.logprobs(self.model, *asked_of, inputs)
         width = max(map(len, places))
         where_BT = torch.tensor([[*at, *[0] * (width - len(at))] for at in places], device=self.device)
-        mask_BT = torch.tensor([[1.0] * len(at) + [0.0] * (width - len(at)) for at in places])
-        mask_BT = mask_BT.to(self.device)
+        lengths_B = torch.tensor([len(at) for at in places], device=self.device)
+        mask_BT = (torch.arange(width, device=self.device) < lengths_B[:, None]).float()
         logps_BT = logps_K[where_BT].where(mask_BT > 0, 0.0)
         if self.value_head is None:
             return TokenScores(logps_BT, mask_BT, torch.zeros_like(logps_BT))
@@ -357,31 +329,21 @@ class TokenPolicy:
         return wide_KV.gather(1, tokens_K[:, None])[:, 0] - wide_KV.logsumexp(dim=1)
 
     @contextmanager
-    def _recomputing(self) -> Iterator[None]:
-        """Layers compute activations again in training mode only; what is in them stays in the other."""
+    def _watched(self) -> Iterator[list[Tensor]]:
+        """A pass: what goes into the model's head, for the baseline; layers that recompute activations do so in training mode only."""
         modules = self.model.modules() if torch.is_grad_enabled() else ()
         layers = [module for module in modules if getattr(module, "gradient_checkpointing", False)]
-        for layer in layers:
-            layer.training = True
-        try:
-            yield
-        finally:
-            for layer in layers:
-                layer.training = False
-
-    @contextmanager
-    def _hidden_states(self) -> Iterator[list[Tensor]]:
-        """What goes into the model's head, for the baseline."""
         seen: list[Tensor] = []
-        if self.value_head is None:
-            yield seen
-            return
         head: Any = self.model.get_output_embeddings()  # type: ignore[operator]
         hook = head.register_forward_pre_hook(lambda _module, inputs: seen.append(inputs[0]))
+        for layer in layers:
+            layer.training = True  # what is in it stays in the other mode
         try:
             yield seen
         finally:
             hook.remove()
+            for layer in layers:
+                layer.training = False
 
 
 MAX_TURNS = 256  # Turns that wait together and become one batch at most; the policy cuts it by tokens
@@ -410,10 +372,8 @@ class Player:
         prompt: Callable[[str], Prompt],
         seed: int = 0,
     ) -> None:
-        self.name = name
-        self._usage = tracking.meter(name, "agent")
+        self.name, self._engine, self._usage = name, engine, tracking.meter(name, "agent")
         self._format, self._prompt, self._seed = chat_format, prompt, seed
-        self._engine = engine
         self._batcher: MicroBatcher[Ask, Utterance] = MicroBatcher(self._turns, max_batch=MAX_TURNS)
 
     async def act(self, observation: Observation) -> Generation:

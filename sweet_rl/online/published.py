@@ -1,6 +1,6 @@
 """The published arithmetic with its known faults: what `compat: published` computes.
 
-Kept in one module, apart from the repaired path, and held to recorded outputs. What differs from there:
+Held to recorded outputs. What differs from the repaired path:
 
 - texts are padded on the side that the tokenizer prefers (GPT-2: the right), so that shorter rows of a batch
   continue after padding, and their first token is scored at a padded place; scoring gives no positions;
@@ -11,8 +11,7 @@ Kept in one module, apart from the repaired path, and held to recorded outputs. 
 - no value is bootstrapped when an episode ends by its time limit;
 - a Mistral policy has micro-batches of 2, and BC of a Llama of 1, so their gradients are larger.
 
-Not reproduced: a buffer that takes the type of its first reward, and gradients that shrink with the number
-of processes. Importing this module imports torch.
+Not reproduced: a buffer that takes the type of its first reward, and gradients that shrink with the number of processes.
 
 Axes: B rows, T tokens, O tokens of the padded observations.
 
@@ -123,36 +122,24 @@ class PublishedLearner(Learner):
 
     def update(self, draw: Draw, *, update_actor: bool) -> dict[str, float]:
         """Critic epochs, then actor epochs; or BC epochs."""
-        seed = derive_seed(self.settings.seed, "published", self._updates)
+        settings = self.settings
+        critics: list[dict[str, float]] = []
+        actors: list[dict[str, float]] = []
+        with_critic, size = hasattr(self, "critic"), self.settings.batch_size
+        family, few = ("mistral", MISTRAL_ROWS) if with_critic else ("llama", LLAMA_ROWS)
         with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            info = self._update(draw, update_actor=update_actor)
+            torch.manual_seed(derive_seed(settings.seed, "published", self._updates))
+            for number in range(settings.epochs if with_critic else 0):
+                critics += self._epoch(draw, self.critic_optimizer, self.critic_loss, size)
+                soft_update(self.target, self.critic, settings.tau)
+                self._say("critic", number + 1, settings.epochs)
+            for number in range(settings.actor_epochs if update_actor and self.learns_words else 0):
+                loss_of = self.actor_loss if with_critic else self.bc_loss
+                rows = few if family in settings.policy_lm else size
+                actors += self._epoch(draw, self.lm_optimizer, loss_of, rows)
+                self._say("actor" if with_critic else "imitate", number + 1, settings.actor_epochs)
         self._updates += 1
-        return info
-
-    def _update(self, draw: Draw, *, update_actor: bool) -> dict[str, float]:
-        settings, infos = self.settings, []
-        if not hasattr(self, "critic"):
-            for _ in range(settings.actor_epochs if update_actor else 0):
-                rows = self._rows_of("llama", LLAMA_ROWS)
-                infos += self._epoch(draw, self.lm_optimizer, self.bc_loss, rows)
-            return losses.means(infos)
-        for number in range(settings.epochs):
-            infos += self._epoch(draw, self.critic_optimizer, self.critic_loss, settings.batch_size)
-            soft_update(self.target, self.critic, settings.tau)
-            self._say("critic", number + 1, settings.epochs)
-        info = losses.means(infos)
-        if settings.agent_type == "chai" or not update_actor:
-            return info
-        infos = []
-        for number in range(settings.actor_epochs):
-            rows = self._rows_of("mistral", MISTRAL_ROWS)
-            infos += self._epoch(draw, self.lm_optimizer, self.actor_loss, rows)
-            self._say("actor", number + 1, settings.actor_epochs)
-        return info | losses.means(infos)
-
-    def _rows_of(self, family: str, rows: int) -> int:
-        return rows if family in self.settings.policy_lm else self.settings.batch_size
+        return losses.means(critics) | losses.means(actors)
 
     def _epoch(self, draw: Draw, optimizer: Any, loss_of: Any, rows: int) -> list[dict[str, float]]:
         """One optimizer step on G x B draws; the other optimizer's gradients stay, and count in the norm."""
@@ -188,13 +175,9 @@ class PublishedLearner(Learner):
             nexts = self.target.read([row.next_observation for row in rows], observations)
             rewards_B = torch.tensor([row.reward for row in rows]).to(weight)
             bootstrap_mask_B = torch.tensor([not row.done for row in rows]).to(weight)
-            gamma = self.settings.gamma
-            targets = CriticTargets(
-                losses.td_targets(rewards_B, bootstrap_mask_B, nexts.v1_B, gamma),
-                losses.td_targets(rewards_B, bootstrap_mask_B, nexts.v2_B, gamma),
-                chosen.q1_B,
-                chosen.q2_B,
-            )
+            gamma, nexts_v = self.settings.gamma, (nexts.v1_B, nexts.v2_B)
+            y1_B, y2_B = (losses.td_targets(rewards_B, bootstrap_mask_B, v_B, gamma) for v_B in nexts_v)
+            targets = CriticTargets(y1_B, y2_B, chosen.q1_B, chosen.q2_B)
         errors = losses.critic_losses(values, targets)
         return torch.stack(errors).sum(dim=0).mean(), losses.critic_metrics(values, targets, errors)
 
@@ -236,36 +219,15 @@ class PublishedLearner(Learner):
         return self._player(engine)
 
     def state_dict(self) -> dict[str, Any]:
-        """The published five where there is a critic, the counter, and gradients.
-
-        Those of the policy's last step count in the norm of the critic's next one.
-        """
-        left = {n: p.grad for n, p in self.policy.model.named_parameters() if p.grad is not None}
-        state: dict[str, Any] = {
-            "gradients_left": left,
-            "model_state_dict": dict(self.policy.model.state_dict()),
-            "lm_optimizer_state_dict": self.lm_optimizer.state_dict(),
-            "updates": self._updates,
-        }
-        if hasattr(self, "critic"):
-            state |= {
-                "critic_state_dict": dict(self.critic.state_dict()),
-                "target_critic_state_dict": dict(self.target.state_dict()),
-                "critic_optimizer_state_dict": self.critic_optimizer.state_dict(),
-            }
-        return state
+        """Gradients, too: those of the policy's last step count in the norm of the critic's next one."""
+        named = self.policy.model.named_parameters()
+        return super().state_dict() | {"gradients_left": {n: p.grad for n, p in named if p.grad is not None}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.policy.model.load_state_dict(state["model_state_dict"])
+        super().load_state_dict(state)
         for name, parameter in self.policy.model.named_parameters():
             left = state["gradients_left"].get(name)
             parameter.grad = None if left is None else left.to(parameter, copy=True)
-        self.lm_optimizer.load_state_dict(state["lm_optimizer_state_dict"])
-        self._updates = state["updates"]
-        if hasattr(self, "critic"):
-            self.critic.load_state_dict(state["critic_state_dict"])
-            self.target.load_state_dict(state["target_critic_state_dict"])
-            self.critic_optimizer.load_state_dict(state["critic_optimizer_state_dict"])
 
 
 def published_learner(

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import math
 import random
-from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import accumulate
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -28,19 +27,14 @@ MC_GAMMA = 0.95  # Discount of `mc_return` as published, whatever the algorithm'
 
 Place = tuple[int, int]  # Of an episode in its run: iteration, and number in it
 
-TurnAt = tuple[Place, int]  # Of a turn: its episode's place, and its number in the episode
-
-Item = TypeVar("Item")
-
 
 @dataclass(frozen=True, slots=True)
 class Transition:
     """One utterance and its outcome; to be imitated, an observation and an action are enough.
 
-    `next_observation` is "" where the world ended without a message. `terminated` means that the world came
-    to its own end; an episode that was cut off is `truncated`. `trajectory_reward` is the sum of the
-    episode's rewards, `mc_return` what was still to come, discounted (by 0.95 as published). `action_ids` are
-    the tokens that the policy wrote, the ending one included; None where they are not known.
+    `next_observation` is "" where the world ended without a message. `terminated`: the world came to its own end; an
+    episode that was cut off is `truncated`. `trajectory_reward` is the sum of the episode's rewards, `mc_return` what was
+    still to come, discounted. `action_ids` are the tokens that the policy wrote, the ending one included, if they are known.
     """
 
     observation: str
@@ -71,6 +65,18 @@ class Transition:
         return asdict(self) | {"action_ids": None if self.action_ids is None else list(self.action_ids)}
 
 
+class TurnAt(NamedTuple):
+    """Where a turn is: its episode's place in the run, its number in the episode, whether it is the last one."""
+
+    episode: Place
+    number: int
+    done: bool
+
+
+Item = TypeVar("Item")
+Turn = TypeVar("Turn", bound="Transition | TurnAt")
+
+
 def transitions(
     trajectory: Trajectory, chat_format: ChatFormat, mc_gamma: float = MC_GAMMA
 ) -> list[Transition]:
@@ -86,19 +92,10 @@ def transitions(
         last = number == len(turns) - 1
         end = len(history) if last else turns[number + 1][0]
         unknown = end == place + 1  # the world had no last words
-        made.append(
-            Transition(
-                observation=chat_format.render(history[:place]),
-                action=turn.output,
-                reward=rewards[number],
-                next_observation="" if unknown else chat_format.render(history[:end]),
-                terminated=last and not truncated,
-                truncated=last and truncated,
-                trajectory_reward=total,
-                mc_return=returns[number],
-                action_ids=turn.token_ids,
-            )
-        )
+        before, after = (chat_format.render(history[:at]) for at in (place, end))
+        known = total, returns[number], turn.token_ids
+        outcome = rewards[number], "" if unknown else after, last and not truncated, last and truncated
+        made.append(Transition(before, turn.output, *outcome, *known))
     return made
 
 
@@ -123,28 +120,23 @@ def rewards_of(trajectory: Trajectory) -> list[float]:
     """
     if not is_learnable(trajectory):
         return []
-    turns = [entry for entry in trajectory.dialogue_history if isinstance(entry, AgentTurn)]
-    rewards = [turn.reward for turn in turns if turn.reward is not None and math.isfinite(turn.reward)]
-    if len(rewards) == len(turns):
-        return rewards
-    whole = trajectory.reward
-    if whole is not None and all(turn.reward is None for turn in turns):
-        if math.isfinite(whole):
-            return [*(0.0 for _ in turns[1:]), whole]
-        raise DataError(
-            "must be a finite number",
-            field=f"reward of task {trajectory.task.task_id!r}",
-            value=whole,
-            repair="It is the grade of the whole episode: let the grader return another number, or None.",
-        )
-    odd = [turn.reward is None or not math.isfinite(turn.reward) for turn in turns]
-    number, wrong = odd.index(True), turns[odd.index(True)].reward
+    rewards = [entry.reward for entry in trajectory.dialogue_history if isinstance(entry, AgentTurn)]
+    field, repair = (
+        "reward of turn {}",
+        "Env.step returns one for every turn of a world that is learned online",
+    )
+    if rewards and trajectory.reward is not None and all(reward is None for reward in rewards):
+        rewards = [*(0.0 for _ in rewards[1:]), trajectory.reward]
+        field, repair = "reward", "A grader returns one, or None"
+    known = [reward for reward in rewards if reward is not None and math.isfinite(reward)]
+    if len(known) == len(rewards):
+        return known
+    number = next(n for n, reward in enumerate(rewards) if reward is None or not math.isfinite(reward))
     raise DataError(
-        "is missing" if wrong is None else "must be a finite number",
-        field=f"dialogue_history[...].reward of turn {number} of task {trajectory.task.task_id!r}",
-        value=wrong,
-        repair="Learning online needs a reward for every turn: let the world's Env.step return one (0.0 for "
-        "a turn that is worth nothing), or play another world.",
+        "is missing" if rewards[number] is None else "must be a finite number",
+        field=f"{field.format(number)} of task {trajectory.task.task_id!r}",
+        value=rewards[number],
+        repair=f"{repair} (0.0 for what is worth nothing).",
     )
 
 
@@ -154,108 +146,52 @@ def mc_returns(rewards: Sequence[float], gamma: float = MC_GAMMA) -> list[float]
     return [*found][:0:-1]
 
 
-class Ring(ABC, Generic[Item]):
-    """The newest `capacity` items, drawn with replacement.
+class ReplayBuffer(Generic[Turn]):
+    """The newest `capacity` turns, drawn with replacement: every slot alike, or as published over insertions.
 
-    `sample` draws every slot alike. `sample_published` draws over insertions rather than slots, so that once
-    the ring has wrapped some slots come up more often than others.
+    Once the ring has wrapped, some slots come up more often than others as published.
     """
 
     def __init__(self, capacity: int) -> None:
-        if capacity < 1:
-            raise ValueError(f"capacity must be at least 1, got {capacity}")
         self.capacity = capacity
+        self.slots: list[Turn] = []
         self.inserted = 0  # items so far, those that have made room included
 
-    def __len__(self) -> int:
-        return min(self.inserted, self.capacity)
+    def extend(self, many: Iterable[Turn]) -> None:
+        for item in many:
+            slot = self.inserted % self.capacity
+            self.slots[slot : slot + 1] = [item]
+            self.inserted += 1
 
-    @abstractmethod
-    def at(self, slot: int) -> Item:
-        """The item of the slot: the last one that was inserted there."""
-
-    @abstractmethod
-    def begins(self, slot: int) -> bool:
-        """Whether the item of the slot begins an episode; not asked of the oldest."""
-
-    def sample(self, n: int, rng: np.random.Generator) -> list[Item]:
+    def sample(self, n: int, rng: np.random.Generator) -> list[Turn]:
         """`n` items, independently and with replacement."""
-        self._check()
-        return [self.at(int(slot)) for slot in rng.integers(0, len(self), size=n)]
+        return [self.slots[slot] for slot in rng.integers(0, len(self.slots), size=n)]
 
-    def sample_published(self, n: int, rng: np.random.RandomState) -> list[Item]:
+    def sample_published(self, n: int, rng: np.random.RandomState) -> list[Turn]:
         """`n` items as published: n calls of one draw each, over insertions."""
-        self._check()
         draws = [int(rng.randint(0, self.inserted, size=1)[0]) for _ in range(n)]
-        return [self.at(draw % self.capacity) for draw in draws]
+        return [self.slots[draw % self.capacity] for draw in draws]
 
-    def drawing_games(self, rng: np.random.Generator) -> Callable[[int], list[Item]]:
+    def drawing_games(self, rng: np.random.Generator) -> Callable[[int], list[Turn]]:
         """Draws so many items as episodes, turns in order: the first from any turn on, the last may be cut.
 
         Every turn comes up as often as by `sample`, however few are drawn: it is a window, at any place, of
         episodes in a row, each as likely. A model that can share prefixes reads an episode once.
         """
-        self._check()
-        oldest = self.inserted % self.capacity if len(self) == self.capacity else 0
-        order = [(oldest + age) % self.capacity for age in range(len(self))]
-        begins = [age for age, slot in enumerate(order) if not age or self.begins(slot)]
+        oldest = self.inserted % len(self.slots)  # 0 until the ring has wrapped
+        order = [*self.slots[oldest:], *self.slots[:oldest]]
+        begins = [0, *(at + 1 for at, item in enumerate(order[:-1]) if item.done)]
         ends = [*begins[1:], len(order)]
         games = [order[begin:end] for begin, end in zip(begins, ends, strict=True)]
 
-        def draw(n: int) -> list[Item]:
+        def draw(n: int) -> list[Turn]:
             first = int(rng.integers(len(order)))
-            slots = order[first : ends[bisect_right(ends, first)]]
-            while len(slots) < n:
-                slots += games[int(rng.integers(len(games)))]
-            return [self.at(slot) for slot in slots[:n]]
+            drawn = order[first : ends[bisect_right(ends, first)]]
+            while len(drawn) < n:
+                drawn += games[int(rng.integers(len(games)))]
+            return drawn[:n]
 
         return draw
-
-    def _check(self) -> None:
-        if not self.inserted:
-            raise ValueError("an empty replay buffer cannot be sampled")
-
-
-class ReplayBuffer(Ring[Transition]):
-    """Turns in memory, as many as the ring has slots."""
-
-    def __init__(self, capacity: int) -> None:
-        super().__init__(capacity)
-        self._slots: list[Transition] = []
-
-    def at(self, slot: int) -> Transition:
-        return self._slots[slot]
-
-    def begins(self, slot: int) -> bool:
-        return self._slots[slot - 1].done
-
-    def extend(self, many: Iterable[Transition]) -> None:
-        for transition in many:
-            if len(self._slots) < self.capacity:
-                self._slots.append(transition)
-            else:
-                self._slots[self.inserted % self.capacity] = transition
-            self.inserted += 1
-
-
-class TurnsOnDisk(Ring[TurnAt]):
-    """The ring that turns of these episodes, inserted in order, would make; it knows only where they are."""
-
-    def __init__(self, places: Sequence[Place], lengths: Sequence[int], capacity: int) -> None:
-        super().__init__(capacity)
-        self._places = places
-        self._ends = np.cumsum(np.asarray(lengths, dtype=np.int64))
-        self.inserted = int(self._ends[-1]) if len(lengths) else 0
-
-    def at(self, slot: int) -> TurnAt:
-        """Where the turn is: its episode's place in the run, and its number in the episode."""
-        newest = slot + (self.inserted - 1 - slot) // self.capacity * self.capacity
-        episode = int(np.searchsorted(self._ends, newest, side="right"))
-        begin = int(self._ends[episode - 1]) if episode else 0
-        return self._places[episode], newest - begin
-
-    def begins(self, slot: int) -> bool:
-        return self.at(slot)[1] == 0
 
 
 def best_numbers(returns: Sequence[float], quantile: float = 0.9) -> list[int]:

@@ -30,7 +30,7 @@ DTypeName = Literal["auto", "float32", "bfloat16", "float64"]
 class ArcherSettings(Settings):
     """The algorithmic keys under their published names and defaults; `configs/archer/default.yaml` says what they are.
 
-    `checkpoint_path` holds weights of the policy to begin with: `.pt` with `model_state_dict`, `.safetensors`, or a
+    `checkpoint_path` holds weights of the policy to begin with: `.pt` with `model_state_dict`, or a
     checkpoint of a run. `template` is the text around an observation, which stands at `{obs}`. `save_path` is where
     a batch with a non-finite loss is kept.
     """
@@ -79,40 +79,23 @@ class ArcherSettings(Settings):
 
     def check_together(self) -> None:
         """What no single setting can say."""
-        if self.shard_with and self.compat == "published":
-            raise UsageError(
-                "compat=published computes in one process only, and shard_with=fsdp2 needs several. Leave "
-                "shard_with out, or take compat=fixed."
-            )
-        if self.agent_type in ON_POLICY and self.compat == "published":
-            raise UsageError(
-                f"agent_type={self.agent_type} is not part of the published code, which compat=published computes. "
-                "Leave compat out."
-            )
-        if self.agent_type in ON_POLICY and self.shard_with:
+        published, on_policy = self.compat == "published", self.agent_type in ON_POLICY
+        if on_policy and self.shard_with:
             raise UsageError(f"shard_with divides no policy of agent_type={self.agent_type}: leave it out.")
-        if self.compat == "published" and not self.double_critic:
-            raise UsageError(
-                "compat=published has two critics: leave double_critic out, or take compat=fixed."
-            )
-        if self.compat == "published" and self.normalize_advantages:
-            raise UsageError(
-                "compat=published takes advantages as they are: leave normalize_advantages out, or take compat=fixed."
-            )
-        if self.compat == "published" and self.top_k not in {0, PUBLISHED_TOP_K}:
-            raise UsageError(
-                f"compat=published samples from the {PUBLISHED_TOP_K} likeliest tokens, got top_k={self.top_k}. "
-                "Leave it out, or take compat=fixed."
-            )
         if self.template is not None and "{obs}" not in self.template:
             raise UsageError("template must contain {obs}, the place of the observation.")
-        if self.eos_str is None and self.agent_type == "chai" and self.compat == "published":
-            raise UsageError(
-                "agent_type=chai with compat=published ends every utterance with eos_str, so it must not be "
-                "null. Leave it out, or take compat=fixed."
-            )
         if self.eos_str == "":
             raise UsageError("eos_str must not be empty; null lets only the end token end an utterance.")
+        for wrong, name, why in (
+            (self.shard_with, "shard_with", "computes in one process only"),
+            (on_policy, "agent_type", f"has none: agent_type={self.agent_type} is not part of the published code"),
+            (not self.double_critic, "double_critic", "has two critics"),
+            (self.normalize_advantages, "normalize_advantages", "takes advantages as they are"),
+            (self.top_k not in {0, PUBLISHED_TOP_K}, "top_k", f"samples from the {PUBLISHED_TOP_K} likeliest tokens"),
+            (self.agent_type == "chai" and self.eos_str is None, "eos_str", "ends every utterance of chai with eos_str"),
+        ):  # fmt: skip
+            if published and wrong:
+                raise UsageError(f"compat=published {why}. Leave {name} out, or take compat=fixed.")
 
     @property
     def has_value_head(self) -> bool:
@@ -134,11 +117,8 @@ class ArcherSettings(Settings):
 class LoopSettings(Settings):
     """The published settings of the loop; `default.yaml` says what they are.
 
-    `filter_quantile` is None for learners that learn from all episodes; filtered behaviour cloning learns
-    from those whose return is at least that quantile of all returns so far (published: 0.9). `on_policy` is
-    for learners that learn from the newest iteration only. `gamma` discounts the returns of turns. `compat`
-    says how memory is drawn from: "fixed", every turn in it alike, or "published". With `whole_games` turns
-    are not drawn one by one.
+    Filtered behaviour cloning learns from episodes whose return is at least the `filter_quantile` of all returns so far
+    (published: 0.9); None: from all. `on_policy`: from the newest iteration only. `gamma` discounts the returns of turns.
     """
 
     DASHES: ClassVar = ""

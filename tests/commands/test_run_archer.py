@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from sweet_rl.chat import EMBEDDED, TokenizerChat
@@ -299,10 +300,11 @@ def beginning(tmp_path_factory):
         "use_lora=true",
     ]
     archer.run("archer_debug", lora, None)
+    torch.save({"model_state_dict": load_file(made[0] / "model.safetensors")}, root / "bc.pt")
     return {
         "model": made[0], "start": root / "start", "run": root / "run",
         "checkpoint": root / "run" / "checkpoint-1", "adapter": root / "lora",
-        "file": made[0] / "model.safetensors",
+        "file": root / "bc.pt",
     }  # fmt: skip
 
 
@@ -315,7 +317,6 @@ def test_a_run_begins_with_whatever_folder_holds_a_policy(kind, beginning, tmp_p
             {name: weights.clone() for name, weights in run._learner.policy.model.state_dict().items()}
         )
         run._folder.newest()
-        run._folder.begin_metrics(0)
 
     monkeypatch.setattr(OnlineRun, "run", keep)
     told = [
@@ -326,7 +327,7 @@ def test_a_run_begins_with_whatever_folder_holds_a_policy(kind, beginning, tmp_p
     expected = {
         "run": beginning["run"] / "final" / "model.safetensors",
         "checkpoint": beginning["run"] / "final" / "model.safetensors",
-    }.get(kind, beginning["file"])
+    }.get(kind, beginning["model"] / "model.safetensors")
     same = [bool((begun[0][name] == weights).all()) for name, weights in load_file(expected).items()]
     fresh = [bool((begun[1][name] == weights).all()) for name, weights in load_file(expected).items()]
     assert not all(fresh)
@@ -349,22 +350,17 @@ def test_a_folder_of_run_bc_brings_its_critic_unless_another_one_is_named(beginn
         archer.models_of(config, ["policy_lm=gpt2"], tmp_path)
 
 
-def test_what_holds_no_policy_is_refused_by_what_it_holds(beginning, tmp_path):
+def test_what_holds_no_policy_is_refused(beginning, tmp_path):
     def begin(path):
         told = [*options("archer_debug", tmp_path / "run"), f"checkpoint_path={path}"]
         archer.run("archer_debug", [one for one in told if not one.startswith("policy_lm")], None)
 
-    (tmp_path / "empty").mkdir()
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "thesis.tex").write_text("x")
-    (tmp_path / "half").mkdir()
-    (tmp_path / "half" / "config.json").write_text("{}")
     shutil.copytree(beginning["checkpoint"], tmp_path / "going" / "checkpoint-1")
     for name, told in {
-        "nothing": "there is no such file or folder",
-        "empty": "holds nothing, and no model. It may be a folder of run_bc",
-        "thesis": "holds 'thesis.tex', and no model",
-        "half": "has a config.json, but no weights",
+        "nothing": "holds no policy. It may be a folder of run_bc",
+        "thesis": "thesis' holds no policy",
         "going": "is a run that has not ended: name one of its checkpoint-N",
     }.items():
         with pytest.raises(UsageError, match=told):

@@ -88,18 +88,12 @@ def played(*lines, terminated=True, beginning="Questions:\n"):
     found, observation = [], beginning
     for number, line in enumerate(lines):
         last = number == len(lines) - 1
-        following = f"{observation}{line}\n"
+        following, action = f"{observation}{line}\n", line.split("?")[0] + "?"
+        solved, cut_off = last and terminated, last and not terminated
+        whole, left = terminated - len(lines), number + 1 - len(lines) - (not terminated)
+        reward = float(solved) - 1.0
         found.append(
-            Transition(
-                observation=observation,
-                action=line.split("?")[0] + "?",
-                reward=0.0 if last and terminated else -1.0,
-                next_observation=following,
-                terminated=last and terminated,
-                truncated=last and not terminated,
-                trajectory_reward=-len(lines) + float(terminated),
-                mc_return=float(number + 1 - len(lines)) - float(not terminated),
-            )
+            Transition(observation, action, reward, following, solved, cut_off, float(whole), float(left))
         )
         observation = following
     return found
@@ -119,6 +113,9 @@ class Joined:
         return "".join(message.content for message in messages)
 
 
+_GIVEN = ("observation", "action", "reward", "next_observation", "mc_return")
+
+
 class Goldens:
     """Inputs and expected values of `goldens/archer`."""
 
@@ -129,16 +126,7 @@ class Goldens:
         self.env = json.loads((folder / "env_expected.json").read_text())
         self.hyper = self.inputs["hyper"]
         self.rows = [
-            Transition(
-                observation=row["observation"],
-                action=row["action"],
-                reward=row["reward"],
-                next_observation=row["next_observation"],
-                terminated=row["done"],
-                truncated=False,
-                trajectory_reward=0.0,
-                mc_return=row["mc_return"],
-            )
+            Transition(terminated=row["done"], **{name: row[name] for name in _GIVEN})
             for row in self.inputs["transitions"]
         ]
         self.pi = self.inputs["pi_actions"]

@@ -9,15 +9,7 @@ from transformers import BertConfig, BertModel, DebertaV2Config, DebertaV2Model,
 
 from sweet_rl.chat import EMBEDDED, TokenizerChat, load_tokenizer
 from sweet_rl.errors import UsageError
-from sweet_rl.online.critic import (
-    DoubleCritic,
-    HeldFeatures,
-    TextEncoder,
-    best_places,
-    critic_step,
-    critic_targets,
-    row_batches,
-)
+from sweet_rl.online.critic import DoubleCritic, TextEncoder, best_places, critic_step, critic_targets
 from sweet_rl.online.learner import copied
 from sweet_rl.online.losses import StepSettings
 from sweet_rl.online.models import load_archer_critic
@@ -34,12 +26,8 @@ def encoders():
     torch.manual_seed(0)
     gpt2 = GPT2Config(vocab_size=257, n_positions=64, n_embd=32, n_layer=1, n_head=2)
     deberta = DebertaV2Config(
-        vocab_size=261,
-        max_position_embeddings=64,
-        relative_attention=True,
-        position_biased_input=False,
-        **SIZES,
-    )
+        vocab_size=261, max_position_embeddings=64, relative_attention=True, position_biased_input=False, **SIZES
+    )  # fmt: skip
     bert = BertConfig(vocab_size=261, max_position_embeddings=64, **SIZES)
     return {
         "gpt2": (GPT2Model(gpt2), policy_tokenizer(), "last", 64),
@@ -54,11 +42,8 @@ def test_any_encoder_serves_whatever_its_width_and_pooling(name):
     model, tokenizer, pooling, longest = encoders()[name]
     critic = DoubleCritic(model, tokenizer)
     width, joined = (64, 160) if pooling == "last" else (32, 64)
-    assert (critic.encoder.pooling, critic.encoder.max_length, critic.critic1[0].in_features) == (
-        pooling,
-        longest,
-        joined,
-    )
+    made = critic.encoder.pooling, critic.encoder.max_length, critic.critic1[0].in_features
+    assert made == (pooling, longest, joined)
     features = critic.encode([*TEXTS, "a" * 2000, "", TEXTS[0]])
     assert features.shape == (7, width)
     assert critic.encoder.texts_read == (5 if pooling == "last" else 6)  # one begins another
@@ -69,68 +54,43 @@ def test_any_encoder_serves_whatever_its_width_and_pooling(name):
     torch.stack(values).sum().backward()
 
 
-def test_the_oldest_of_a_long_text_is_dropped():
-    encoder = TextEncoder(critic_model().base_lm, critic_tokenizer(), max_length=12)
-    assert torch.equal(encoder(["x" * 50 + "0123456789"], 100), encoder(["0123456789"], 100))
-
-
-def test_a_text_in_a_chat_template_begins_once():
-    """Llama's template writes the begin token, and its tokenizer adds one to what has none."""
-    agent = load_tokenizer(EMBEDDED)
-    begin = agent.bos_token
-    agent.backend_tokenizer.post_processor = TemplateProcessing(
-        single=f"{begin} $A", special_tokens=[(begin, agent.bos_token_id)]
-    )
-    model = GPT2Model(GPT2Config(n_embd=16, n_layer=1, n_head=1, vocab_size=len(agent)))
-    chat = TokenizerChat(agent)
-    text = chat.render([Message("user", "Hello, and " * 9)])
-    whole = chat.encode(text)
-    encoder = TextEncoder(model, agent)
-    assert encoder._ids(text) == tuple(whole)
-    assert encoder._ids("Hello.") == (agent.bos_token_id, *chat.encode("Hello."))
-    for tokenizer in (agent, load_tokenizer(EMBEDDED)):  # which adds none
-        cut = TextEncoder(model, tokenizer, max_length=9)
-        assert cut._ids(text) == (agent.bos_token_id, *whole[-8:])
-
-
-def test_an_encoder_keeps_its_marks_around_a_text_that_begins_with_one():
-    """Templates of Mistral and Llama 2 write `<s>`, which is RoBERTa's first token, too."""
+def begun(adds_end=False):
+    """The embedded tokenizer, which adds no begin token, as one that adds it, and the end token if asked."""
     tokenizer = load_tokenizer(EMBEDDED)
     begin, end = tokenizer.bos_token, tokenizer.eos_token
-    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
-        single=f"{begin} $A {end}",
-        special_tokens=[(begin, tokenizer.bos_token_id), (end, tokenizer.eos_token_id)],
-    )
-    encoder = TextEncoder(critic_model().base_lm, tokenizer, pooling="first", max_length=9)
-    plain = load_tokenizer(EMBEDDED)("Hello, and " * 9)["input_ids"]
-    expected = (tokenizer.bos_token_id, *plain[-7:], tokenizer.eos_token_id)
-    assert encoder._ids(begin + "Hello, and " * 9) == encoder._ids("Hello, and " * 9) == expected
+    ids = [(begin, tokenizer.bos_token_id), (end, tokenizer.eos_token_id)]
+    pieces = f"{begin} $A {end}" if adds_end else f"{begin} $A"
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single=pieces, special_tokens=ids)
+    return tokenizer
 
 
-def test_texts_of_similar_lengths_share_a_batch():
-    assert list(padded_batches([3, 9, 4, 1, 9], 18)) == [[1, 4], [2, 0, 3]]
-    assert list(padded_batches([50, 2], 18)) == [[0], [1]]
-    assert list(padded_batches([10, 10, 9, 8, 1], 1000, worth_tokens=20)) == [[0, 1, 2], [3, 4]]
-
-
-@pytest.mark.parametrize("max_tokens", [10, 10_000])
-def test_held_vectors_pass_on_the_gradients_of_all_their_uses(max_tokens):
-    plain, held = critic_model(), critic_model()
-    weights = torch.randn(2, len(TEXTS), 16, dtype=torch.float64)
-    (plain.encode(TEXTS) * weights.sum(0)).sum().backward()
-    features = HeldFeatures(held.encoder, TEXTS, max_tokens)
-    for part in weights:
-        (features.features * part).sum().backward()
-    features.backward()
-    for one, other in zip(plain.base_lm.parameters(), held.base_lm.parameters(), strict=True):
-        assert (one.grad is None and other.grad is None) or torch.allclose(one.grad, other.grad, atol=1e-9)
+def test_a_text_begins_once_and_its_oldest_part_is_dropped():
+    """Llama's template writes the begin token, and its tokenizer adds one to what has none; `<s>` is RoBERTa's first token, too."""
+    encoder = TextEncoder(critic_model().base_lm, critic_tokenizer(), max_length=12)
+    assert torch.equal(encoder(["x" * 50 + "0123456789"], 100), encoder(["0123456789"], 100))
+    agent, plain = begun(), load_tokenizer(EMBEDDED)
+    model = GPT2Model(GPT2Config(n_embd=16, n_layer=1, n_head=1, vocab_size=len(agent)))
+    chat, encoder = TokenizerChat(agent), TextEncoder(model, agent)
+    text = chat.render([Message("user", "Hello, and " * 9)])
+    whole = chat.encode(text)
+    assert encoder._ids(text) == tuple(whole)
+    assert encoder._ids("Hello.") == (agent.bos_token_id, *chat.encode("Hello."))
+    for tokenizer in (agent, plain):
+        assert TextEncoder(model, tokenizer, max_length=9)._ids(text) == (agent.bos_token_id, *whole[-8:])
+    marked, words = begun(adds_end=True), "Hello, and " * 9
+    encoder = TextEncoder(critic_model().base_lm, marked, pooling="first", max_length=9)
+    expected = (marked.bos_token_id, *load_tokenizer(EMBEDDED)(words)["input_ids"][-7:], marked.eos_token_id)
+    assert encoder._ids(marked.bos_token + words) == encoder._ids(words) == expected
 
 
 def test_rows_with_one_observation_stay_together():
-    rows = [ROWS[0], ROWS[1], ROWS[3], ROWS[2], ROWS[5]]  # 0, 3 and 5 begin a game
-    batches = list(row_batches(critic_model().encoder, rows, 30))
-    assert sorted(number for batch in batches for number in batch) == list(range(5))
-    assert [0, 2, 4] in batches
+    rows, critic = [ROWS[number] for number in (0, 1, 3, 2, 5)], critic_model()  # 0, 3 and 5 begin a game
+    optimizer, settings = (
+        torch.optim.Adam(critic.parameters()),
+        StepSettings(len(rows), max_tokens_per_batch=30),
+    )
+    critic_step(critic, copied(critic), optimizer, rows, [["x"]] * len(rows), settings)
+    assert critic.encoder.texts_read <= 3 + len(rows)
 
 
 def test_a_time_limit_does_not_end_the_world():
@@ -164,20 +124,17 @@ def test_a_copy_has_weights_of_its_own():
     assert not any(p.requires_grad for p in target.parameters())
     assert target.encoder.model is target.base_lm
     before = target.encode(TEXTS)
-    with torch.no_grad():
-        for p in critic.parameters():
-            p.add_(1.0)
+    for p in critic.parameters():
+        p.data.add_(1.0)
     assert torch.equal(target.encode(TEXTS), before)
     assert critic.encoder is not target.encoder
 
 
-def load(folder, seed):
-    return load_archer_critic(ArcherSettings(critic_lm=str(folder), seed=seed), torch.device("cpu"))
-
-
 def test_an_encoder_comes_from_a_folder_and_its_heads_from_the_seed(tmp_path):
-    model = critic_model().base_lm.float()
-    model.save_pretrained(tmp_path)
+    def load(folder, seed):
+        return load_archer_critic(ArcherSettings(critic_lm=str(folder), seed=seed), torch.device("cpu"))
+
+    critic_model().base_lm.float().save_pretrained(tmp_path)
     critic_tokenizer().save_pretrained(tmp_path)
     one, other, third = (load(tmp_path, seed) for seed in (1, 1, 2))
     assert torch.equal(one.critic1[0].weight, other.critic1[0].weight)
@@ -189,7 +146,7 @@ def test_an_encoder_comes_from_a_folder_and_its_heads_from_the_seed(tmp_path):
 
 
 def test_a_causal_model_serves_by_its_last_token_and_the_words():
-    """The last token alone has read all; the words say what it was. An end that the tokenizer adds is no word."""
+    """The last token alone has read all; the words say what it was. Of both a critic sees how they fit."""
     model, tokenizer, *_ = encoders()["gpt2"]
     encoder = TextEncoder(model.eval(), tokenizer)
     ids = torch.tensor([tokenizer("Is it alive?")["input_ids"]])
@@ -199,19 +156,12 @@ def test_a_causal_model_serves_by_its_last_token_and_the_words():
     assert encoder.width == len(expected)
     assert torch.allclose(encoder(["Is it alive?"], 100)[0], expected, atol=1e-6)
     assert torch.allclose(encoder(["Is it?", "Is it alive?"], 100)[1], expected, atol=1e-6)
-
-
-def test_a_causal_critic_sees_how_an_utterance_fits_what_was_expected():
-    model, tokenizer, *_ = encoders()["gpt2"]
-    critic = DoubleCritic(model, tokenizer)
+    critic, hidden = DoubleCritic(model, tokenizer), model.config.hidden_size
     states, actions = critic.encode(["Is it alive?", "Yes"]), critic.encode(["Is it a cat?", "No"])
     joined = critic.encoder.joined(states, actions)
-    hidden = model.config.hidden_size
     assert torch.equal(joined[:, : 4 * hidden], torch.cat([states, actions], dim=1))
     assert torch.equal(joined[:, 4 * hidden :], states[:, :hidden] * actions[:, hidden:])
     assert torch.equal(critic.q(states, actions)[0], critic.critic1(joined)[:, 0])
-    bert = encoders()["bert"]
-    assert TextEncoder(*bert[:2]).joined_width == 2 * bert[0].config.hidden_size
 
 
 def test_one_critic_stands_for_both_and_trains_the_first_one_alone():
@@ -256,3 +206,9 @@ def test_a_step_of_a_causal_critic_reads_each_episode_once():
     critic_step(critic, target, optimizer, ROWS, [["Is it old?"]] * len(ROWS), StepSettings(len(ROWS)))
     assert target.encoder.texts_read == 2 + 1  # the third episode is the first one's beginning
     assert critic.encoder.texts_read == 2 + len({row.action for row in ROWS})
+
+
+def test_texts_of_similar_lengths_share_a_batch():
+    assert list(padded_batches([3, 9, 4, 1, 9], 18)) == [[1, 4], [2, 0, 3]]
+    assert list(padded_batches([50, 2], 18)) == [[0], [1]]
+    assert list(padded_batches([10, 10, 9, 8, 1], 1000, worth_tokens=20)) == [[0, 1, 2], [3, 4]]

@@ -29,9 +29,7 @@ class SaysGoldens(PublishedPolicy):
 
 
 def settings_of(goldens, **more):
-    names = tuple(
-        "critic_lr lm_lr grad_accum_steps batch_size gamma tau epochs actor_epochs max_grad_norm".split()
-    )
+    names = "critic_lr lm_lr grad_accum_steps batch_size gamma tau epochs actor_epochs max_grad_norm".split()
     return ArcherSettings(compat="published", **{name: goldens.hyper[name] for name in names}, **more)
 
 
@@ -119,9 +117,8 @@ def test_5_published_log_probabilities_depend_on_the_batch(goldens):
     policy = PublishedPolicy(golden_policy(goldens.folder), policy_tokenizer(), settings_of(goldens))
     expected = goldens.expected["5_log_prob"]
     with torch.no_grad():
-        close(
-            policy.get_log_prob(expected["observation"], expected["action"]), expected["batched_right_padded"]
-        )
+        together = policy.get_log_prob(expected["observation"], expected["action"])
+        close(together, expected["batched_right_padded"])
         for place, pair in enumerate(zip(expected["observation"], expected["action"], strict=True)):
             close(policy.get_log_prob(*([text] for text in pair)), expected["one_row_at_a_time"][place])
 
@@ -131,15 +128,10 @@ def test_5_repaired_log_probabilities_are_those_of_each_row_alone(goldens):
     expected = goldens.expected["5_log_prob"]
     without_end = [Utterance(text, tuple(text.encode()), finished=False) for text in expected["action"]]
     close(logprobs(policy, expected["observation"], without_end), expected["one_row_at_a_time"], abs=1e-4)
-    whole = [
-        policy.utterance(*pair) for pair in zip(expected["observation"], expected["action"], strict=True)
-    ]
-    assert [utterance.token_ids for utterance in whole] == [
-        tuple(f"{text}\n".encode()) for text in expected["action"]
-    ]
-    assert (
-        logprobs(policy, expected["observation"], whole) < torch.tensor(expected["one_row_at_a_time"])
-    ).all()
+    whole = list(map(policy.utterance, expected["observation"], expected["action"]))
+    assert [one.token_ids for one in whole] == [tuple(f"{text}\n".encode()) for text in expected["action"]]
+    found = logprobs(policy, expected["observation"], whole)
+    assert (found < torch.tensor(expected["one_row_at_a_time"])).all()
 
 
 def test_6_actor_loss(goldens):
@@ -159,16 +151,11 @@ def test_7_token_baseline(goldens):
     logps = torch.tensor(given["token_log_prob_masked"], dtype=torch.float64, requires_grad=True)
     values = torch.tensor(given["values"], dtype=torch.float64, requires_grad=True)
     mask, advantages = (torch.tensor(given[key], dtype=torch.float64) for key in ("mask", "advantage"))
-    policy_B, value_B, residuals_BT = losses.baseline_losses(
-        logps, values, mask, advantages, over_padding=True
-    )
-    info = losses.actor_metrics(
-        policy_B,
-        advantages[:, None].expand_as(values),  # its statistics are over tokens, too
-        value_losses_B=value_B,
-        values=values,
-        residuals=residuals_BT,
-    )
+    found = losses.baseline_losses(logps, values, mask, advantages, over_padding=True)
+    policy_B, value_B, residuals_BT = found
+    of_tokens = advantages[:, None].expand_as(values)  # its statistics are over tokens, too
+    more = {"value_losses_B": value_B, "values": values, "residuals": residuals_BT}
+    info = losses.actor_metrics(policy_B, of_tokens, **more)
     assert info == pytest.approx(expected["info"], **EXACT)
     (policy_B.mean() + value_B.mean()).backward()
     close(values.grad, expected["grad_values"])
@@ -194,14 +181,10 @@ def test_8_three_updates(goldens, monkeypatch):
         info = learner.update(goldens.draw(order), update_actor=not no_actor)
         assert info == pytest.approx(expected["info"], rel=1e-6, abs=1e-6)
         keys = ("policy", "critic", "target", "joint_returned")
-        assert norms == [
-            pytest.approx([call[key] for key in keys], rel=1e-6, abs=1e-6) for call in expected["clip_calls"]
-        ]
-        for name, part in (
-            ("policy", learner.policy.model),
-            ("critic", learner.critic),
-            ("target_critic", learner.target),
-        ):
+        wanted = [[call[key] for key in keys] for call in expected["clip_calls"]]
+        assert norms == [pytest.approx(one, rel=1e-6, abs=1e-6) for one in wanted]
+        parts = {"policy": learner.policy.model, "critic": learner.critic, "target_critic": learner.target}
+        for name, part in parts.items():
             same_weights(part, goldens.folder / f"case8_after_update{number}_{name}_f64.npz")
 
 
@@ -251,9 +234,8 @@ def test_11_chai_takes_what_the_target_likes_best(goldens):
     observations = [row.observation for row in goldens.rows[:4]]
     assert learner.choose(observations) == expected["selected"]
     with torch.no_grad():
-        for actions, least in zip(
-            goldens.inputs["chai_candidates"], expected["min_target_q[candidate][row]"], strict=True
-        ):
+        wanted = expected["min_target_q[candidate][row]"]
+        for actions, least in zip(goldens.inputs["chai_candidates"], wanted, strict=True):
             values = learner.target.read(observations, actions)
             close(torch.minimum(values.q1_B, values.q2_B), least)
 
@@ -267,7 +249,7 @@ def test_returns_filter_and_buffer(goldens):
     case = goldens.env["replay_buffer"]
     buffer = ReplayBuffer(case["capacity"])
     buffer.extend(replace(row, observation=f"o{i}") for i in range(case["inserted"]))
-    assert [buffer.at(slot).observation for slot in range(len(buffer))] == case["slots"]
-    assert (buffer.inserted, len(buffer)) == (case["len"], case["capacity"])
+    assert [one.observation for one in buffer.slots] == case["slots"]
+    assert (buffer.inserted, len(buffer.slots)) == (case["len"], case["capacity"])
     drawn = buffer.sample_published(12, np.random.RandomState(0))
     assert [one.observation for one in drawn] == case["np.random.seed(0)_12x_sample(1)"]

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from tokenizers import AddedToken
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from sweet_rl.errors import UsageError
@@ -11,7 +12,7 @@ from sweet_rl.online.models import actor_of, with_adapter
 from sweet_rl.online.policy import TokenPolicy, Utterance
 from sweet_rl.online.published import PublishedPolicy
 from sweet_rl.online.settings import ArcherSettings
-from tests.online.models import byte_names, byte_tokenizer, logprobs, policy_model, policy_tokenizer
+from tests.online.models import logprobs, policy_model, policy_tokenizer
 from tests.tiny_models import tiny_tokenizer
 
 OBSERVATIONS = [
@@ -60,8 +61,9 @@ def test_scores_are_those_of_each_row_alone_and_of_what_was_sampled(make):
 
 def test_an_utterance_ends_with_a_newline_which_counts_and_is_no_part_of_it():
     policy = policy_of(max_new_tokens=40)
-    with torch.no_grad():  # a newline is likely
-        policy.model.transformer.ln_f.bias.copy_(policy.model.transformer.wte.weight[10])
+    policy.model.transformer.ln_f.bias.data = policy.model.transformer.wte.weight[
+        10
+    ].detach()  # a newline is likely
     said = policy.sample(["Questions:\n"] * 40, range(40))
     assert any(one.finished for one in said)
     for one in said:
@@ -81,23 +83,16 @@ def test_the_end_of_an_utterance_is_learnt():
     assert (whole - part).item() == pytest.approx(end.item(), abs=1e-5)
 
 
-def merging_tokenizer():
-    """One in which a question mark and a newline make one token."""
-    from tokenizers import AddedToken
-
-    vocabulary = {name: byte for byte, name in byte_names().items()} | {"<end>": 256}
-    tokenizer = byte_tokenizer(vocabulary, eos_token="<end>", pad_token="<end>")
-    tokenizer.add_tokens([AddedToken("?\n", normalized=False)])
-    return tokenizer
-
-
 def test_text_before_the_newline_in_the_last_token_belongs_to_the_utterance():
     torch.manual_seed(0)
+    tokenizer = policy_tokenizer()
+    tokenizer.add_tokens([AddedToken("?\n", normalized=False)])
     config = GPT2Config(vocab_size=258, n_positions=64, n_embd=16, n_layer=1, n_head=2, eos_token_id=256)
     model = GPT2LMHeadModel(config)
-    with torch.no_grad():  # it says nothing else
-        model.transformer.ln_f.bias.copy_(1000 * model.transformer.wte.weight[257])
-    policy = TokenPolicy(model, merging_tokenizer(), max_new_tokens=8)
+    model.transformer.ln_f.bias.data = (
+        1000 * model.transformer.wte.weight[257].detach()
+    )  # it says nothing else
+    policy = TokenPolicy(model, tokenizer, max_new_tokens=8)
     (said,) = policy.sample(["Hi"], [0])
     assert said == Utterance("?", (257,), finished=True, logprobs=said.logprobs)
     assert policy.utterance("Hi\n", "Is it?").token_ids == (*b"Is it", 257)
@@ -107,12 +102,8 @@ def test_text_before_the_newline_in_the_last_token_belongs_to_the_utterance():
 
 def test_a_longer_end_may_be_spelled_by_several_tokens():
     policy = policy_of(eos_str="</", max_new_tokens=5)
-    with torch.no_grad():
-        bias = (
-            30 * policy.model.transformer.wte.weight[ord("<")]
-            + 29 * policy.model.transformer.wte.weight[ord("/")]
-        )
-        policy.model.transformer.ln_f.bias.copy_(bias)
+    weight = policy.model.transformer.wte.weight.detach()
+    policy.model.transformer.ln_f.bias.data = 30 * weight[ord("<")] + 29 * weight[ord("/")]
     for one in policy.sample(["a"] * 20, range(20)):
         written = bytes(one.token_ids).decode()
         assert written.find("</") in (-1, len(written) - 2)
@@ -128,17 +119,13 @@ def test_scores_obey_temperature_and_top_k_as_samples_do(temperature, top_k):
     for number, one in enumerate(said):
         prompt = policy.prompt(OBSERVATIONS[number]).ids
         with torch.no_grad():
-            logits_TV = policy.model(torch.tensor([[*prompt, *one.token_ids]])).logits[
-                0, len(prompt) - 1 : -1
-            ]
-        for logits, token, found in zip(
-            logits_TV / temperature, one.token_ids, scores.logps_BT[number], strict=False
-        ):
+            every_TV = policy.model(torch.tensor([[*prompt, *one.token_ids]])).logits[0, len(prompt) - 1 : -1]
+        parts = zip(every_TV / temperature, one.token_ids, scores.logps_BT[number], strict=False)
+        for logits, token, found in parts:
             among = logits.topk(top_k).indices.tolist() if top_k else list(range(257))
             assert token in among
-            assert found.item() == pytest.approx(
-                (logits[token] - logits[among].logsumexp(0)).item(), abs=1e-5
-            )
+            expected = logits[token] - logits[among].logsumexp(0)
+            assert found.item() == pytest.approx(expected.item(), abs=1e-5)
     stranger = [Utterance("x", (one.token_ids[0] ^ 1,), finished=False) for one in said]
     assert all(math.isfinite(value) for value in logprobs(policy, OBSERVATIONS, stranger))
 
@@ -154,12 +141,11 @@ def test_what_is_sampled_follows_what_is_scored():
 
 def test_the_seed_decides_whatever_else_is_in_the_batch():
     policy = policy_of(max_new_tokens=6, max_tokens_per_batch=30)
-    together = policy.sample(OBSERVATIONS, [7, 8, 9, 7])
+    seeds = [7, 8, 9, 7]
+    together = policy.sample(OBSERVATIONS, seeds)
     assert together[0] == together[3]
-    assert [
-        policy.sample([text], [seed])[0].token_ids
-        for text, seed in zip(OBSERVATIONS, [7, 8, 9, 7], strict=True)
-    ] == [one.token_ids for one in together]
+    alone = [policy.sample([text], [seed])[0] for text, seed in zip(OBSERVATIONS, seeds, strict=True)]
+    assert [one.token_ids for one in together] == [one.token_ids for one in alone]
 
 
 def test_the_oldest_of_a_long_observation_is_dropped():
@@ -195,29 +181,11 @@ def test_any_action_can_be_imitated(action):
     assert logprobs(policy, ["Questions:\n"], [one]).isfinite().all()
 
 
-def test_words_from_elsewhere_are_encoded_once(monkeypatch):
-    policy, encoded = policy_of(), []
-    tokenize = type(policy.tokenizer).__call__
-
-    def counting(tokenizer, text, **more):
-        encoded.append(text)
-        return tokenize(tokenizer, text, **more)
-
-    monkeypatch.setattr(type(policy.tokenizer), "__call__", counting)
-    first = policy.utterance("Questions:\n", "Is it?")
-    assert encoded
-    encoded.clear()
-    assert policy.utterance("Questions:\n", "Is it?") == first
-    assert encoded == []
-    assert policy.utterance("Questions:\n", "Is it so?") != first
-
-
 @pytest.mark.parametrize("with_checkpointing", [False, True])
 def test_an_adapter_is_trained_and_its_base_is_not(with_checkpointing):
     tokenizer = tiny_tokenizer()
-    settings = ArcherSettings(
-        use_lora=True, lora_rank=2, gradient_checkpointing=with_checkpointing, max_new_tokens=5
-    )
+    how = {"lora_rank": 2, "gradient_checkpointing": with_checkpointing, "max_new_tokens": 5}
+    settings = ArcherSettings(use_lora=True, **how)
     policy = actor_of(with_adapter(llama(tokenizer).model.to(torch.bfloat16), settings), tokenizer, settings)
     names = [name for name, p in policy.model.named_parameters() if p.requires_grad]
     assert len(names) == 2 * 4 * 2
@@ -227,10 +195,6 @@ def test_an_adapter_is_trained_and_its_base_is_not(with_checkpointing):
     changed = [p.grad.abs().sum() > 0 for p in policy.parameters()]
     assert any(changed)
     assert not any(module.training for module in policy.model.modules())  # no dropout
-    assert (
-        policy.scores(["Hi there.\n"], said[:1]).logps_B.item()
-        == policy.scores(["Hi there.\n"], said[:1]).logps_B.item()
-    )
 
 
 def test_recomputed_activations_give_the_same_gradients(monkeypatch):
@@ -240,12 +204,13 @@ def test_recomputed_activations_give_the_same_gradients(monkeypatch):
     saving = actor_of(policy_model(), policy_tokenizer(), ArcherSettings(gradient_checkpointing=True))
     said = plain.sample(OBSERVATIONS, range(4))
     ran = []
+
+    def counted(inner):
+        return lambda *given, **more: ran.append(1) or inner(*given, **more)
+
     for layer in saving.model.modules():
         if isinstance(layer, GradientCheckpointingLayer):
-            inner = layer._gradient_checkpointing_func
-            layer._gradient_checkpointing_func = lambda *given, inner=inner, **more: (
-                ran.append(1) or inner(*given, **more)
-            )
+            layer._gradient_checkpointing_func = counted(layer._gradient_checkpointing_func)
     for policy in (plain, saving):
         policy.scores(OBSERVATIONS, said).logps_B.sum().backward()
     assert len(ran) == 2
@@ -299,13 +264,10 @@ WRITTEN = ["Is it?\nmore", "\n\n\nIs it?\nmore", "\n\n\n\nIs it?", "\nA\n", "no 
 
 
 def test_up_to_three_leading_newlines_are_dropped_by_both_agents(monkeypatch):
-    """Then the text is cut at its end, which only Online CHAI keeps."""
+    """Then the text is cut at its end, whatever that is, which only Online CHAI keeps."""
     cut = ["Is it?", "Is it?", "", "A", "no end", "", " "]
     assert said(WRITTEN, monkeypatch) == cut
     assert said(WRITTEN, monkeypatch, agent_type="chai") == [f"{text}\n" for text in cut]
-
-
-def test_newlines_are_dropped_whatever_ends_an_utterance(monkeypatch):
     written = ["\n\n\n\nA\nB; C", "\n\nA"]
     assert said(written, monkeypatch, eos_str=";") == ["\nA\nB", "A"]
     assert said(written, monkeypatch, eos_str=";", agent_type="chai") == ["\nA\nB;", "A;"]
