@@ -151,11 +151,11 @@ def teach_all(
     if flags.teacher == "embedded" and not quiet:
         print("The embedded teacher answers; with --teacher openai --base_url URL --model NAME a model does.")
     bar = progress(len(planned), len(planned) - len(todo), unit=unit, quiet=quiet)
-
-    def everything(teacher: Teacher) -> Awaitable[None]:
-        return jobs.do(todo, lambda job: work(job, teacher), at_once=flags.concurrency, on_done=bar.update)
-
-    _with_teacher(everything, jobs, flags, output, bar)
+    most = flags.concurrency
+    _with_teacher(
+        lambda teacher: jobs.do(todo, lambda job: work(job, teacher), at_once=most, on_done=bar.update),
+        jobs, flags, output, bar,
+    )  # fmt: skip
 
 
 def _with_teacher(
@@ -239,9 +239,6 @@ async def collect(
     so the result does not depend on what was done at once or before an interruption.
     """
 
-    async def work(job: Job[int]) -> Done:
-        return await _episode(job, play, request, teacher, seed)
-
     episodes = 0
     while True:
         in_order = [jobs.results.get(f"episode {number}") or [] for number in range(episodes)]
@@ -256,7 +253,7 @@ async def collect(
         wave = range(episodes, episodes + max(1, at_once))
         episodes = wave.stop
         missing = jobs.missing({f"episode {number}": number for number in wave})
-        await jobs.do(missing, work, at_once=at_once)
+        await jobs.do(missing, lambda job: _episode(job, play, request, teacher, seed), at_once=at_once)
 
 
 async def _episode(

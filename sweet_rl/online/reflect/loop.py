@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -263,13 +263,10 @@ def summary(level: str, played: Sequence[Played]) -> LevelResult:
     for episode in whole:
         tasks.setdefault(episode.task_id, []).append(float(episode.succeeded))
     share = share_over_tasks([*tasks.values()])
-
-    def mean(values: Iterable[float]) -> float | None:
-        return fmean(values) if whole else None
-
     return LevelResult(
         level=level, episodes=len(whole), failed=len(played) - len(whole), low=share.low, high=share.high,
-        cost=mean(episode.cost for episode in whole), success=mean(episode.succeeded for episode in whole),
-        steps=mean(len(episode.steps) for episode in whole),
+        cost=fmean(episode.cost for episode in whole) if whole else None,
+        success=fmean(episode.succeeded for episode in whole) if whole else None,
+        steps=fmean(len(episode.steps) for episode in whole) if whole else None,
         why=next((episode.failure for episode in played if episode.failure is not None), None),
     )  # fmt: skip

@@ -190,15 +190,13 @@ class Trainer(Training):
     def _pass(self, rows: Sequence[Row], total: int, loss_of: _Loss) -> float:
         """One optimizer step over these rows of `total`; the mean loss over all."""
         self._calls += 1
-        examples = [self.agent.example(row.step.prompt, row.step.token_ids) for row in rows]
-
-        def mean(logps_S: Tensor, states_SH: Tensor, at: Tensor) -> Tensor:
-            return loss_of(logps_S, states_SH, at) / total
-
-        def told(bad: list[int]) -> str:
-            return _told([rows[at] for at in bad] or rows)
-
-        return self._step(examples, mean, self._calls, told, skips=self._settings.published)
+        return self._step(
+            [self.agent.example(row.step.prompt, row.step.token_ids) for row in rows],
+            lambda logps_S, states_SH, at: loss_of(logps_S, states_SH, at) / total,
+            self._calls,
+            lambda bad: _told([rows[at] for at in bad] or rows),
+            skips=self._settings.published,
+        )
 
     def _update_critic(self, rows: Sequence[Row]) -> float:
         """Passes of regression over the rows; the mean loss. Published, only the last micro-batch of a step counts."""
