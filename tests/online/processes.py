@@ -1,7 +1,7 @@
-"""Run as a module: two forked processes train together; the first writes what came of it into FOLDER, beside its models.
+"""Run as a module: two forked processes train together; the first writes what came of it.
 
-`python -m tests.online.processes FOLDER`. ArCHer's learners, its sharded policies, Reflect-RL's runs. Assertions about single
-processes are made here.
+`python -m tests.online.processes FOLDER`: the folder holds `policy` and `critic`, and gets a file for each learner, and
+for each of `CASES`, in which policies are divided. Assertions about single processes are made here.
 """
 
 import copy
@@ -22,61 +22,32 @@ from sweet_rl.online.settings import ArcherSettings
 from sweet_rl.training.processes import is_main
 from tests.online import test_archer as one_process
 from tests.online.models import ROWS, Joined
-from tests.online.reflect import taxi
 from tests.online.test_archer import drawing
 
-KINDS = ("archer", "chai", "online_filteredbc", "ppo")
+UPDATES = 2
 
 
 def train(kind):
-    """A learner after two updates, and its numbers. 3 rows a step: the two processes have unequal shares."""
-    more = {"use_baseline": True, "normalize_advantages": True, "grad_accum_steps": 3, "batch_size": 1}
-    learner, draw = one_process.make(kind, **more), drawing()
-    return learner, [learner.update(draw, update_actor=True) for _ in range(2)]
+    """A learner after some updates, and its numbers. 3 rows a step: the two processes have unequal shares."""
+    learner = one_process.make(
+        kind, use_baseline=True, normalize_advantages=True, grad_accum_steps=3, batch_size=1
+    )
+    draw = one_process.drawing()
+    infos = [learner.update(draw, update_actor=True) for _ in range(UPDATES)]
+    return learner, infos
 
 
-def meet(rank, folder, what):
-    dist.init_process_group("gloo", init_method=f"file://{folder}/{what}-meets", rank=rank, world_size=2)
-
-
-def part(rank, folder, what, mine, numbers):
-    """Leave; both have the same tensors, which the first keeps."""
+def work(rank, kind, folder):
+    dist.init_process_group("gloo", init_method=f"file://{folder}/{kind}-meets", rank=rank, world_size=2)
+    one_process.MODEL_SEED = rank  # the first one's weights count
+    learner, infos = train(kind)
+    mine = one_process.weights(learner)
     both = [None, None]
     dist.all_gather_object(both, mine)
     assert all(torch.equal(a, b) for a, b in zip(*both, strict=True)), "the processes differ"
     if rank == 0:
-        torch.save((mine, numbers), f"{folder}/{what}.pt")
+        torch.save({"weights": mine, "infos": infos}, f"{folder}/{kind}-whole.pt")
     dist.destroy_process_group()
-
-
-def work(rank, folder):
-    one_process.MODEL_SEED = rank  # the first one's weights count
-    for kind in KINDS:
-        meet(rank, folder, kind)
-        learner, infos = train(kind)
-        part(rank, folder, f"{kind}-whole", one_process.weights(learner), infos)
-
-
-RUNS = {
-    "pg": {"gradient_accumulation_steps": 2},
-    "ppo": {"trainer": "ppo", "use_critic": True, "shared_critic": True, "reflect": True},
-    "pointing": {"pointing_head": True, "per_device_train_batch_size": 4},
-}
-
-
-def reflect(folder, kind):
-    """7 episodes an iteration: the two processes have unequal shares."""
-    more = {"disable_dropout": True, "per_device_eval_batch_size": 7, "max_steps": 3} | RUNS[kind]
-    entries = taxi.Entries()
-    with taxi.opened(taxi.settings(f"{folder}/reflect", **more), None, entries) as loop:
-        loop.run()
-        return loop.state(3)["trainer"]["parameters"], entries.all
-
-
-def work_reflect(rank, folder):
-    for kind in RUNS:
-        meet(rank, folder, kind)
-        part(rank, folder, kind, *reflect(folder, kind))
 
 
 def forked(work, *arguments):
@@ -105,7 +76,6 @@ def forked(work, *arguments):
     return failed
 
 
-# What differs from the settings below. 3 rows a step: shares are unequal, and one row leaves a process none.
 CASES = {
     "archer": {"normalize_advantages": True},
     "baseline": {"use_baseline": True, "max_tokens_per_batch": 40, "gradient_checkpointing": True},
@@ -113,9 +83,11 @@ CASES = {
     "imitation": {"agent_type": "online_filteredbc", "max_tokens_per_batch": 40},
     "chai": {"agent_type": "chai"},
     "one_row": {"grad_accum_steps": 1},
+    "float32": {"dtype": "float32"},
     "bfloat16": {"dtype": "bfloat16", "agent_type": "online_filteredbc"},
     "bfloat16_adapter": {"dtype": "bfloat16", "agent_type": "online_filteredbc", "use_lora": True},
 }
+"""What differs from the settings below. 3 rows a step: shares are unequal, and one row leaves a process none."""
 
 
 def settings_of(folder, case):
@@ -131,7 +103,7 @@ def train_sharded(settings):
     """A learner after some updates, and its numbers."""
     learner = make_learner(settings, chat_format=Joined())
     draw = drawing()
-    return learner, [learner.update(draw, update_actor=True) for _ in range(2)]
+    return learner, [learner.update(draw, update_actor=True) for _ in range(UPDATES)]
 
 
 def goes_on(learner):
@@ -150,7 +122,7 @@ def has_its_part_only(learner):
 
 
 def work_sharded(rank, folder):
-    meet(rank, folder, "all")
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meets", rank=rank, world_size=2)
     for case in CASES:
         settings = replace(settings_of(folder, case), shard_with="fsdp2")
         learner, infos = train_sharded(settings)
@@ -188,9 +160,11 @@ def stops_alike(learner, rank):
         policy.scores = lambda *rows: (found := scores(*rows))._replace(logps_BT=found.logps_BT * torch.nan)
     with pytest.raises(NonFiniteError):
         goes_on(learner)
-    assert all(torch.equal(a, b.to_local()) for a, b in zip(before, policy.model.parameters(), strict=True))
+    for kept, parameter in zip(before, policy.model.parameters(), strict=True):
+        assert torch.equal(kept, parameter.to_local())
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    sys.exit(max(forked(one, sys.argv[1]) for one in (work, work_reflect, work_sharded)))
+    whole = [forked(work, kind, sys.argv[1]) for kind in one_process.KINDS]
+    sys.exit(max(*whole, forked(work_sharded, sys.argv[1])))

@@ -16,28 +16,24 @@ from sweet_rl.online.settings import ArcherSettings
 from sweet_rl.training import processes as learning
 from tests.online import test_archer as learners
 from tests.online.models import Joined, critic_model, critic_tokenizer, policy_model, policy_tokenizer
-from tests.online.processes import CASES, KINDS, RUNS, goes_on, reflect, settings_of, train, train_sharded
-from tests.online.reflect import taxi
+from tests.online.processes import CASES, goes_on, settings_of, train, train_sharded
 from tests.online.test_archer import NEVER_MOVE
 
 # Two processes for all of them; the time limit is for the first test, which waits for them.
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.xdist_group("sharded")]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("sharded")]
 
-# How far numbers and weights may be from each other; else 1e-9.
-ROUNDED = {"bfloat16": 0.02, "bfloat16_adapter": 0.02}
+ROUNDED = {"float32": 1e-4, "bfloat16": 0.02, "bfloat16_adapter": 0.02}
+"""How far numbers and weights may be from each other; in float64 1e-9."""
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """What two processes made of every case."""
     root = tmp_path_factory.mktemp("sharded")
-    for name, parts in {
-        "policy": (policy_model(), policy_tokenizer()),
-        "critic": (critic_model().base_lm, critic_tokenizer()),
-    }.items():
-        for part in parts:
-            part.save_pretrained(root / name)
-    taxi.make_model(root / "reflect")
+    policy_model().save_pretrained(root / "policy")
+    policy_tokenizer().save_pretrained(root / "policy")
+    critic_model().base_lm.save_pretrained(root / "critic")
+    critic_tokenizer().save_pretrained(root / "critic")
     done = subprocess.run(
         [sys.executable, "-m", "tests.online.processes", str(root)],
         capture_output=True, text=True, check=False, timeout=280,
@@ -57,32 +53,25 @@ def tensors(state, name="state"):
 
 def far(one, other):
     one, other = tensors(one), tensors(other)
-    assert {place: tensor.dtype for place, tensor in one.items()} == {
-        place: t.dtype for place, t in other.items()
-    }
-    moved = [at for at, tensor in one.items() if tensor.is_floating_point() and not at.endswith(NEVER_MOVE)]
+    assert one.keys() == other.keys()
+    for place, tensor in one.items():
+        assert tensor.dtype == other[place].dtype, place
+    moved = [
+        place
+        for place, tensor in one.items()
+        if tensor.is_floating_point() and not place.endswith(NEVER_MOVE)
+    ]
     return max((one[place] - other[place]).abs().max().item() for place in moved)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", learners.KINDS)
 def test_two_processes_do_what_one_does(folder, kind):
     """The published mean made gradients half as large."""
-    theirs, numbers = torch.load(folder / f"{kind}-whole.pt", weights_only=True)
+    theirs = torch.load(folder / f"{kind}-whole.pt", weights_only=True)
     alone, infos = train(kind)
-    assert learners.distance(learners.weights(alone), theirs) < 1e-6
-    for ours, found in zip(infos, numbers, strict=True):
+    assert learners.distance(learners.weights(alone), theirs["weights"]) < 1e-6
+    for ours, found in zip(infos, theirs["infos"], strict=True):
         assert ours == pytest.approx(found, rel=1e-6, abs=1e-6)
-
-
-@pytest.mark.parametrize("kind", RUNS)
-def test_two_processes_make_the_run_of_one(folder, kind):
-    theirs, entries = torch.load(folder / f"{kind}.pt", weights_only=True)
-    parameters, told = reflect(folder, kind)
-    assert all(torch.allclose(one, other, atol=2e-5) for one, other in zip(parameters, theirs, strict=True))
-    for one, other in zip(told, entries, strict=True):
-        assert one["cost"] == pytest.approx(other["cost"])
-        assert one["loss"] == pytest.approx(other["loss"], rel=1e-3, abs=1e-5)
-        assert one["critic_loss"] == pytest.approx(other["critic_loss"], rel=1e-3)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -100,18 +89,16 @@ def test_two_processes_with_parts_do_what_one_does_and_it_goes_on_for_them(case,
     assert far(alone.state_dict(), found["after"]) < limit
 
 
-@pytest.mark.parametrize("case", ["archer", "chai"])
+@pytest.mark.parametrize("case", ["archer", "imitation", "chai"])
 def test_the_saved_policy_is_whole(case, folder):
     found = torch.load(folder / f"{case}.pt", weights_only=True)
     saved = AutoModelForCausalLM.from_pretrained(folder / f"{case}-saved")
     plain = AutoModelForCausalLM.from_pretrained(folder / "policy")
     assert saved.config.architectures == ["GPT2LMHeadModel"]
-    wanted, saved_weights = (
-        found["after"].get("model_state_dict", dict(plain.named_parameters())),
-        dict(saved.named_parameters()),
-    )
-    assert saved_weights.keys() == wanted.keys()
-    assert all(torch.equal(saved_weights[name], wanted[name]) for name in wanted)
+    wanted = found["after"].get("model_state_dict", dict(plain.named_parameters()))
+    assert dict(saved.named_parameters()).keys() == wanted.keys()
+    for name, parameter in saved.named_parameters():
+        assert torch.equal(parameter, wanted[name]), name
     assert saved.lm_head.weight is saved.transformer.wte.weight
 
 
@@ -121,6 +108,12 @@ def test_the_saved_adapter_is_whole(folder):
     assert len(saved) == len(found) > 0
     for name, weights in found.items():
         assert torch.equal(saved[f"base_model.model.{name.replace('.default', '')}"], weights), name
+
+
+def test_an_ordinary_model_is_left_alone():
+    model = torch.nn.Linear(2, 2)
+    with learning.gathered(model):
+        assert not learning.is_fsdp(model)
 
 
 def test_what_cannot_be_is_refused(tmp_path, monkeypatch):
@@ -136,10 +129,7 @@ def test_what_cannot_be_is_refused(tmp_path, monkeypatch):
         learning.check_sharding()
 
 
-def test_an_ordinary_model_is_left_alone_and_the_norm_is_that_of_all_gradients():
-    model = torch.nn.Linear(2, 2)
-    with learning.gathered(model):
-        assert not learning.is_fsdp(model)
+def test_the_norm_is_that_of_all_gradients():
     one, other = torch.nn.Parameter(torch.zeros(2)), torch.nn.Parameter(torch.zeros(1))
     one.grad, other.grad = torch.tensor([3.0, 0.0]), torch.tensor([4.0])
     assert learning.clip_gradients([one, other], 2.5) == 5

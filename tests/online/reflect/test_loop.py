@@ -1,7 +1,10 @@
 """Reflect-RL's runs: logs and folders, going on after a kill, two processes, and what is kept of play."""
 
 import json
+import os
 import random
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -17,7 +20,7 @@ from sweet_rl.online.reflect.trainer import Trainer, policy_gradient_loss
 from sweet_rl.training.models import bare_model
 from sweet_rl.types import Failure, StopReason
 from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
-from tests.online.reflect import taxi
+from tests.online.reflect import taxi, two_processes
 from tests.online.reflect.tiny import golden
 from tests.states import same_state
 
@@ -234,6 +237,24 @@ def test_a_broken_checkpoint_is_put_aside_and_the_one_before_it_goes_on(tmp_path
     with pytest.raises(StorageError, match=r"checkpoint-3: .* is missing; checkpoint-2: .*--load_dir"):
         Checkpoints(tmp_path / "a").newest()
     assert sorted((tmp_path / "a").rglob("*")) == there
+
+
+def test_two_processes_do_what_one_does(tmp_path):
+    model = taxi.make_model(tmp_path / "model")
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.online.reflect.two_processes", model, str(tmp_path)],
+        capture_output=True, text=True, check=False, timeout=110, env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    for kind in two_processes.RUNS:
+        theirs = torch.load(tmp_path / f"{kind}.pt", weights_only=True)
+        parameters, entries = two_processes.run(model, kind)
+        for one, other in zip(parameters, theirs["parameters"], strict=True):
+            assert torch.allclose(one, other, atol=2e-5)
+        for one, other in zip(entries, theirs["entries"], strict=True):
+            assert one["cost"] == pytest.approx(other["cost"])
+            assert one["loss"] == pytest.approx(other["loss"], rel=1e-3, abs=1e-5)
+            assert one["critic_loss"] == pytest.approx(other["critic_loss"], rel=1e-3)
 
 
 @pytest.mark.parametrize("compat", ["fixed", "published"])
