@@ -237,8 +237,8 @@ def constant_answer(task: Task, reference: Reference) -> str:
     no output can be written as an expression.
     """
     text = "None"
-    for key, _ in _frequencies(reference.values).most_common():
-        value = next(one for one in reference.values if _what_to_return(one) == key)
+    for key, _ in _to_return(reference.values).most_common():
+        value = next(one for one in reference.values if (one.inside.encode() or one.fingerprint) == key)
         candidate = value.text
         with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
             if value.inside:  # what a test compares itself, where that is one call
@@ -254,16 +254,12 @@ def constant_answer(task: Task, reference: Reference) -> str:
 def constant_floor(reference: Reference) -> float:
     """The share of tests that the best constant answer passes."""
     outputs = reference.values
-    return max(_frequencies(outputs).values(), default=0) / len(outputs) if outputs else 0.0
+    return max(_to_return(outputs).values(), default=0) / len(outputs) if outputs else 0.0
 
 
-def _frequencies(outputs: Sequence[TestValue]) -> Counter[bytes]:
-    return Counter(_what_to_return(value) for value in outputs if has_value(value))
-
-
-def _what_to_return(value: TestValue) -> bytes:
-    """What an answer has to give for this value, as something that can be counted."""
-    return value.inside.encode() or value.fingerprint
+def _to_return(values: Sequence[TestValue]) -> Counter[bytes]:
+    """How often an answer has to give each of what it has to give for these."""
+    return Counter(value.inside.encode() or value.fingerprint for value in values if has_value(value))
 
 
 def _tests(
