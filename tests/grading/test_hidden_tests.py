@@ -108,7 +108,9 @@ def score_of(tmp_path_factory):
 
     @cache
     def graded(is_slow):
-        ground = Playground(tmp_path_factory.mktemp("ground"), lambda: Sandbox(workers=2, timeout_s=3))
+        ground = Playground(
+            tmp_path_factory.mktemp("ground"), lambda: Sandbox(workers=2, timeout_s=3 if is_slow else 1)
+        )
         rows = [case for case in ROWS if loads_packages(case) == is_slow]
         try:
             return dict(zip((case.name for case in rows), ground.grade(*rows), strict=True))
