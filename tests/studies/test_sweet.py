@@ -14,6 +14,7 @@ from sweet_rl.records import replace_rows
 from sweet_rl.studies.report.page import results_page
 from sweet_rl.studies.results import Candidate, Counted, Results, Turn
 from sweet_rl.studies.sweet import pages as study_pages
+from sweet_rl.studies.sweet import recipe
 from sweet_rl.studies.sweet.pages import DESIGNERS
 from sweet_rl.studies.sweet.recipe import check_agent, score_by_oracle, shuffle_scores, take_swapped
 from sweet_rl.studies.sweet.results import METHODS, agreement, choosing_agents, results
@@ -250,6 +251,12 @@ def test_the_packaged_agent_comes_with_its_figures_and_another_one_is_measured(t
     with pytest.raises(UsageError, match="right solution"):  # the same agent under its path is anyone's
         check_agent(model_path("embedded"), str(tmp_path / "other.json"))
     assert not (tmp_path / "other.json").exists()
+
+
+def test_trainings_that_resume_at_once_keep_their_checkpoints_apart(study):
+    steps = [step for chains in recipe.rounds(study) for chain in chains for step in chain]
+    places = [step.flags["ckpt_path"] for step in steps if "save_path" in step.flags]
+    assert len(places) == len(set(places)) > 3
 
 
 MESSAGES = [{"role": "user", "content": "Two extras."}, {"role": "assistant", "content": "a"}]

@@ -144,10 +144,10 @@ def _measure(study: Study, name: str, model: str | None = None, flags: Flags | N
 
 
 def _train(study: Study, stage: str, name: str, dataset: Path, flags: Flags, **first: Any) -> Step:
-    output, given = study.path(name), {"pretrain": study.agent, "dataset": dataset, **first}
-    return call(
-        stage, output, flags={**given, "save_path": output, "seed": study.seed, **settings.TRAIN, **flags}
-    )
+    output = study.path(name)
+    given = {"pretrain": study.agent, "dataset": dataset, "ckpt_path": f"{output}.checkpoints", **first}
+    flags = given | {"save_path": output, "seed": study.seed} | settings.TRAIN | dict(flags)
+    return call(stage, output, flags=flags)
 
 
 def critic(study: Study, name: str, flags: Flags = settings.CRITIC, *, hidden: bool) -> Chain:
