@@ -198,8 +198,7 @@ SHELLS: Final = {
     "bash": _BASH,
     "zsh": f"autoload -U bashcompinit && bashcompinit && {_BASH}",
     "fish": "complete -c sweet-rl -a '(env COMP_LINE=(commandline -cp) sweet-rl --complete)'",
-}
-"""What makes a shell ask for `candidates`: `eval "$(sweet-rl --completion bash)"`."""
+}  # what makes a shell ask for `candidates`
 
 
 def candidates(line: str) -> list[str]:

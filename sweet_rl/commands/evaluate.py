@@ -160,6 +160,9 @@ class GradedFile:
                 f"All {self.failed} episodes of {path!r} failed: there is nothing to grade. "
                 f"The first: {first}. Play them again: the command that made the file, with --to_continue."
             )
+        for index, row in enumerate(self.rows):
+            if not self.counts(index) and row.get("reward") is not None:  # graded by others
+                row["reward"], self._changed = None, True
 
     def counts(self, index: int) -> bool:
         return not self.trajectories[index].failed

@@ -89,8 +89,6 @@ class DrawingFlags(TempPath, RenderFlags):
 VIEW_HELPS: Final = {
     "port": f"port to listen at, which must be free; 0 takes a free one. Default {_PORT}, or a free one where that is taken.",
     "host": "address to listen at. The default lets in this machine only; another one lets in everyone who can reach it and has the printed address.",
-    "saved_path": "trajectory file (JSON Lines); may be given without the flag's name.",
-    "overwrite": "for --export: replace the file when it exists.",
     "temp_path": "folder in which a picture is searched by its name when it is not at the path in its row.",
 }
 """What some flags mean wherever files are shown."""
@@ -159,7 +157,7 @@ def _export(library: Library, name: str, flags: ShowFlags, picture_bytes: int) -
 
 
 @recorded("view")
-@stage(helps={name: VIEW_HELPS[name] for name in ("port", "host", "overwrite", "temp_path")})
+@stage(helps={name: VIEW_HELPS[name] for name in ("port", "host", "temp_path")})
 def view(flags: ShowFlags, drawing: DrawingFlags, /, *paths: str) -> None:
     """Look at files and folders of runs in a browser: dialogues, candidates, pairs, metrics, reports, records.
 
@@ -188,7 +186,7 @@ def view(flags: ShowFlags, drawing: DrawingFlags, /, *paths: str) -> None:
     "overwrite",
     "host",
     "port",
-    helps={name: VIEW_HELPS[name] for name in ("port", "host", "saved_path", "overwrite")},
+    helps={name: VIEW_HELPS[name] for name in ("port", "host")},
 )
 def visualize_dialogue_histories(flags: ViewFlags, /) -> None:
     """Browse a trajectory file: dialogues, and what its rows have: tests, rewards of turns, or pictures.

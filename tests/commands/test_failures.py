@@ -84,7 +84,7 @@ def test_failed_episodes_are_in_no_number_and_no_pair(half, tmp_path, capsys):
     path.write_bytes(half[0].read_bytes())
     rows = rows_of(path)
     lost = [i for i, row in enumerate(rows) if row["stop_reason"] == "user_failed"]
-    rows[lost[0]]["reward"] = 0.0  # as an earlier version graded it
+    rows[lost[0]]["reward"] = 0.0  # as others grade it
     replace_rows(path, rows)
     evaluate_code(str(path), k=2, preference_path=str(pairs), quiet=True)
     report = json.loads(path.with_suffix(".report.json").read_text())
