@@ -78,9 +78,6 @@ def _parameters(forward: Any) -> frozenset[str]:
     return frozenset(inspect.signature(forward).parameters)
 
 
-# -- masks ------------------------------------------------------------------------------------------------
-
-
 def sees(positions_RT: Tensor, ends_RT: Tensor, window: int | None = None) -> Callable[..., Tensor]:
     """Whether place q of row r sees place k, as a function of (r, head, q, k), any of them tensors.
 
@@ -173,9 +170,6 @@ def block_mask(positions_RT: Tensor, ends_RT: Tensor, window: int | None = None)
         mask_mod=sees(positions_RT, ends_RT, window),
         seq_lengths=(length, length),
     )
-
-
-# -- attention under a dense mask -------------------------------------------------------------------------
 
 
 def attention_by_blocks(

@@ -159,10 +159,7 @@ def _divided(sizes: Sequence[int], shared: Sequence[int], attention_span: float)
 
 
 def _tree(members: Sequence[Ids], shared: Sequence[int]) -> tuple[Ints, Ints, Ints, list[Ints]]:
-    """One tree of some sequences in lexicographic order, each of which shares tokens with the one before.
-
-    Its tokens, their positions and their ends, each as [N], and the places in it of each sequence's tokens.
-    """
+    """A tree's tokens, positions and ends, each as [N], and the places in it of each sequence's tokens."""
     pieces: list[Ids] = []
     positions: list[Ints] = []
     places: list[Ints] = []
@@ -203,9 +200,6 @@ def _in_rows(parts: Sequence[_Part], *, packed: bool) -> list[list[_Part]]:
         rows[row].append(part)
         room[row] -= part.size
     return rows
-
-
-# -- batches ----------------------------------------------------------------------------------------------
 
 
 class Shown(TypedDict):
@@ -426,8 +420,7 @@ def to_device(batch: B, device: Any) -> B:
 def token_weights(side: Side, reduction: Reduction, *, own: bool = False) -> list[np.ndarray]:
     """What each token of each of a side's branches counts for in its reduced log-probability, as float32.
 
-    `own` divides by the tokens that are scored, whatever the side's denominator is. A mean over nothing is
-    NaN, and so is its gradient, as in the published code; our encoder leaves such pairs out.
+    `own` divides by the tokens that are scored, whatever the side's denominator is. A mean over nothing is NaN.
     """
     total = side.tokens
     denominator = total if own or side.denominator is None else side.denominator

@@ -44,9 +44,6 @@ _DISK = re.compile(
 )
 
 
-# -- who may write ------------------------------------------------------------------------------------
-
-
 @contextmanager
 def held(*paths: Path) -> Iterator[None]:
     """No other run writes to these files and folders while the block lasts; a killed holder blocks nobody."""
@@ -54,9 +51,6 @@ def held(*paths: Path) -> Iterator[None]:
         for path in sorted({Path(os.path.realpath(path.expanduser())) for path in paths}):
             stack.enter_context(locked(path))
         yield
-
-
-# -- what is there ------------------------------------------------------------------------------------
 
 
 def step_of(checkpoint: Path) -> int:
@@ -151,9 +145,6 @@ def _looked_at(checkpoint: Path) -> tuple[dict[str, Any], str]:
     return made_from, f"{changed[0]} does not hold the bytes that were written (SHA-256)" if changed else ""
 
 
-# -- what it was made from ----------------------------------------------------------------------------
-
-
 def differences(theirs: Mapping[str, Json], ours: Mapping[str, Json]) -> dict[str, str]:
     """What two runs are made from that differs, in words; all by names of flags or settings."""
     theirs, ours = (json.loads(json.dumps(dict(one), default=str)) for one in (theirs, ours))
@@ -227,9 +218,6 @@ def covered(folder: Path, path: Path) -> str:
                 return f"has been changed in the {then} that it had at {checkpoint.name}"
             break
     return ""
-
-
-# -- writing ------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -308,9 +296,6 @@ def _digest(path: Path, most: int | None = None) -> dict[str, Json]:
             total.update(block)
             left -= len(block)
     return {"bytes": size, "sha256": total.hexdigest()}
-
-
-# -- states -------------------------------------------------------------------------------------------
 
 
 def save_state(folder: Path, state: Any) -> None:

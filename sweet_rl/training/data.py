@@ -45,10 +45,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class DataRow:
-    """A preference pair, whose sides are the chosen and the rejected one, or a single text to imitate.
-
-    There is no `prompt` where the sides are whole dialogues.
-    """
+    """A preference pair, or one side to imitate; no `prompt` where the sides are whole dialogues."""
 
     prompt: Said
     sides: tuple[Said, ...]
@@ -130,9 +127,7 @@ def read_pair(
 def read_texts(
     data: DataSettings, *, min_reward: float | None = None, best_of_task: bool = False
 ) -> tuple[list[DataRow], list[str]]:
-    """All texts of the comma-separated datasets, in order: dialogues that are selected, or texts to imitate.
-
-    And how many dialogues are left out, in a line for each reason.
+    """All texts of the comma-separated datasets, in order, and how many dialogues are left out, by reason.
 
     What a file holds is decided by its first row: `dialogue_history` makes it a trajectory file. Of other
     rows the chosen side of a pair is imitated, or `messages`, or `completion` (behind `prompt`), or `text`.

@@ -55,10 +55,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One side of a pair, or a text: its sequences, and what a mean over the side divides by.
-
-    `denominator` None means the number of scored tokens.
-    """
+    """One side of a pair, or a text; a mean over it divides by `denominator`, None: by its scored tokens."""
 
     branches: tuple[Branch, ...]
     denominator: int | None = None

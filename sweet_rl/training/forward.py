@@ -35,9 +35,6 @@ CHUNK_LOGITS_ON_GPU = 2**26
 Outputs = Callable[[Tensor], Tensor]  # What a head makes of hidden states
 
 
-# -- the output head --------------------------------------------------------------------------------------
-
-
 def next_logprobs(logits_KV: Tensor, next_ids_K: Tensor) -> Tensor:
     """Log-probabilities of the tokens that follow, in float32, without the full table: logit minus log-sum-exp."""
     logits_KV = logits_KV.float()
@@ -61,8 +58,7 @@ class ResponseHead:
     """Takes the place of a bare model's head during one call: hidden states in, log-probabilities out.
 
     Within the call, so that whatever wraps the model (DeepSpeed, FSDP, DDP, adapters) sees an ordinary
-    forward pass of all its modules. `logprobs_of` makes of logits [K, V] and tokens [K] what is asked for;
-    another one asks for log-probabilities under another temperature, for example.
+    forward pass of all its modules. `logprobs_of` makes of logits [K, V] and tokens [K] what is asked for.
     """
 
     def __init__(self, model: Any, logprobs_of: Callable[[Tensor, Tensor], Tensor] = next_logprobs) -> None:
@@ -107,9 +103,6 @@ class ResponseHead:
         if torch.is_grad_enabled():
             return torch.cat([checkpoint(logprobs, *chunk, use_reentrant=False) for chunk in chunks])
         return torch.cat([logprobs(*chunk) for chunk in chunks])
-
-
-# -- sums of log-probabilities, and values ----------------------------------------------------------------
 
 
 def picture_inputs(model: Any, ids_RT: Tensor, shown: Shown) -> dict[str, Any]:
@@ -185,9 +178,6 @@ class ValueForward:
         if self._mean:
             return values_ST.mean(dim=-1)
         return values_ST.gather(-1, attention_ST.sum(dim=-1, keepdim=True) - 1)[:, 0]
-
-
-# -- objectives -------------------------------------------------------------------------------------------
 
 
 class RowLosses(NamedTuple):

@@ -179,14 +179,8 @@ def save_whole(model: Any, tokenizer: Any, folder: Path, vision: Vision | None =
     partial.rmdir()
 
 
-# -- adapters ---------------------------------------------------------------------------------------------
-
-
 def add_adapter(model: Any, settings: ModelSettings, *, seed: int | None = None) -> Any:
-    """The model with a fresh LoRA adapter, which changes nothing before the first update.
-
-    Its first weights are drawn with `seed`, or from torch's own state.
-    """
+    """The model with a fresh LoRA adapter, its first weights drawn with `seed`, or from torch's own state."""
     try:
         from peft import LoraConfig, get_peft_model
         from transformers.pytorch_utils import Conv1D

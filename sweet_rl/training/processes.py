@@ -151,8 +151,6 @@ def broadcast_parameters(modules: Iterable[nn.Module]) -> None:
                 dist.broadcast(tensor.data, src=0)
 
 
-# -- a sharded model, with FSDP2 --------------------------------------------------------------------------
-#
 # Sharded layers need all processes at every pass, and processes sample different numbers of tokens. So sampling uses
 # weights that are gathered before (`gathered`), and every process makes as many passes with gradients as the others. A
 # state of models and optimizers is whole in the first process and on disk, and empty in the others.
@@ -183,10 +181,7 @@ def check_sharding() -> None:
 
 
 def shard(model: Any, device: torch.device, compute: torch.dtype | None = None) -> None:
-    """Shard a model over the processes; all of them begin with the weights of the first.
-
-    Each layer is a unit, everything else one more. Gradients are added up over processes, not averaged.
-    """
+    """Shard a model over the processes, from the first one's weights; gradients are added up, not averaged."""
     check_sharding()
     from torch.distributed.device_mesh import init_device_mesh  # not in every build of torch
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -243,10 +238,7 @@ def gathered(model: nn.Module) -> Iterator[None]:
 
 
 def _let_go(units: Sequence[Any]) -> None:
-    """Keep the own shard only, and forget passes that no backward pass followed.
-
-    Left in the records, they would have layers fetched in the next backward pass, by some processes only.
-    """
+    """Keep the own shard only, and forget passes without a backward one: layers would be fetched for them in the next."""
     units[0].reset_iter_state()
     for unit in units:
         unit.set_reshard_after_forward(unit is not units[0], recurse=False)
@@ -261,10 +253,7 @@ def first_pass(policy: Any) -> None:
 
 
 def clip_gradients(parameters: Sequence[nn.Parameter], max_norm: float) -> Tensor:
-    """Clip gradients to the norm of the whole model's, and return that; the same in every process.
-
-    Gradients of parameters that are not sharded must be equal everywhere.
-    """
+    """Clip to the norm of the whole model's gradients, and return that; those not sharded must be equal everywhere."""
     kinds = [[one for one in parameters if is_sharded(one) == sharded] for sharded in (True, False)]
     if not kinds[0]:
         return nn.utils.clip_grad_norm_(parameters, max_norm)

@@ -57,9 +57,6 @@ _ROUNDING = frozenset({
 _CALLED = {"name": "loss", "reduction": "mean_log_prob"}  # fields of settings whose flags have another name
 
 
-# -- the stages -------------------------------------------------------------------------------------------
-
-
 def evaluate_pairs(settings: DPOSettings, say: Say) -> None:
     """Write every pair's numbers to `metrics_path`, in file order, and train nothing."""
     if int(os.environ.get("RANK", "0")):
@@ -143,9 +140,6 @@ def train_critic(settings: TrainSettings, say: Say) -> None:
     model.config.critic_value = "mean" if settings.published else "last"
     model = models.trainable(model, settings)
     fit(run, model, collator=ValueCollator(rows.pad_id, rows.vision), objective=CriticObjective)
-
-
-# -- the rows ---------------------------------------------------------------------------------------------
 
 
 def once(say: Say) -> Say:
@@ -246,9 +240,6 @@ def check_sizes(model: Any, rows: Sequence[Encoded], settings: TrainSettings) ->
             )
 
 
-# -- beginning --------------------------------------------------------------------------------------------
-
-
 def begin(stage: str, settings: TrainSettings, rows: Rows, say: Say, *, share: bool = True) -> Run:
     """Plan the steps, join the other processes, if there are some, and find the checkpoint to resume from."""
     pictured = show_pictures(rows.all)
@@ -327,23 +318,15 @@ def show_pictures(rows: Sequence[Encoded]) -> bool:
 
 
 def reader(model: Any, rows: Rows, settings: TrainSettings) -> Reader:
-    """How this model reads rows: with what they share standing there once, if it can and the flags say so.
-
-    Where a batch shows pictures, nothing is shared in it, whatever the model can (`Reader.ask`). An adapter
-    around the model changes nothing.
-    """
+    """How this model, with or without an adapter, reads rows: what they share once, if it can and the flags say so."""
     span = attention_span(models.bare_model(model)) if settings.prefix_tree else 0
     return Reader(rows.pad_id, span, with_attention=settings.aux_loss_coef > 0, vision=rows.vision)
 
 
-# -- the reference ----------------------------------------------------------------------------------------
-
-
 def reference_and_policy(settings: DPOSettings, run: Run) -> tuple[Tensor, Any]:
-    """[rows of the data, 2] under the reference, and the policy; both models are never held at once.
+    """[rows of the data, 2] under the reference, asked once before training, and the policy; never both at once.
 
-    The reference is asked once, before training, so that it need not stay in memory. It is the base model
-    itself, before an adapter is put on it, unless another one is named.
+    The reference is the base model itself, before an adapter is put on it, unless another one is named.
     """
     rows, device, half = run.rows, run.arguments.device, sharding.half_weights(settings)
     name = settings.ref_pretrain or settings.pretrain
@@ -367,10 +350,9 @@ def reference_and_policy(settings: DPOSettings, run: Run) -> tuple[Tensor, Any]:
 def _scores(
     asked: Any, bare: Any, settings: TrainSettings, rows: Rows, device: Any, *, world: int = 1
 ) -> Tensor:
-    """[rows of the data, 3] in float32 on the CPU, by `Encoded.index`: chosen, rejected, the chosen one's NLL.
+    """[rows of the data, 3] by `Encoded.index`, 0 of those left out: chosen, rejected, the chosen one's NLL.
 
-    Rows that were left out are 0. Every process takes every other batch, and all make the same number of passes,
-    as a sharded model needs.
+    Every process takes every other batch, and all make the same number of passes, as a sharded model needs.
     """
     pairs, read = rows.all, reader(bare, rows, settings)
     share = read.attention_span > 0 and not show_pictures(pairs)
@@ -400,9 +382,6 @@ def _scores(
         torch.distributed.all_reduce(shared)
         result = shared.cpu()
     return result
-
-
-# -- training ---------------------------------------------------------------------------------------------
 
 
 def fit(

@@ -32,14 +32,8 @@ _LAUNCHERS = {"deepspeed": "ACCELERATE_USE_DEEPSPEED", "fsdp2": "ACCELERATE_USE_
 _LOST = re.compile(r"gloo/|NCCL|closed by peer|reset by peer|timed out|TCPStore|Broken pipe", re.IGNORECASE)
 
 
-# -- which engine -----------------------------------------------------------------------------------------
-
-
 def engine_of(settings: TrainSettings) -> Engine | None:
-    """What shards this run; None: each process has the whole model.
-
-    Sharding is for several processes; one process needs DeepSpeed to keep states in main memory.
-    """
+    """What shards this run over processes (one needs DeepSpeed to offload states); None: each has the whole model."""
     if settings.shard_with == "fsdp2":
         return "fsdp2" if world_size() > 1 else None
     sharded = settings.adam_offload or (world_size() > 1 and settings.zero_stage > 0)
@@ -81,9 +75,6 @@ def check_engine(settings: TrainSettings, *, cuda: bool) -> None:
             "--load_in_4bit: quantised weights are not sharded here. Use --zero_stage 2, which "
             "leaves them whole on every process."
         )
-
-
-# -- their configurations ---------------------------------------------------------------------------------
 
 
 def deepspeed_config(settings: TrainSettings) -> dict[str, Any]:
@@ -141,11 +132,7 @@ def scoring_config(settings: TrainSettings) -> dict[str, Any]:
 
 
 def fsdp_config(settings: ShardSettings, environment: Mapping[str, str], *, cuda: bool) -> dict[str, Any]:
-    """FSDP2's configuration, as transformers wants it.
-
-    Every transformer layer is a unit, gathered for its own pass only. Weights are read by the first process
-    of a machine and handed to the others; checkpoints are written by all processes, each its part.
-    """
+    """FSDP2's configuration, as transformers wants it: each layer is a unit, gathered for its own pass only."""
     return {
         "version": 2,
         "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
@@ -154,9 +141,6 @@ def fsdp_config(settings: ShardSettings, environment: Mapping[str, str], *, cuda
         "cpu_ram_efficient_loading": True,
         "state_dict_type": "SHARDED_STATE_DICT",
     }
-
-
-# -- processes that meet ----------------------------------------------------------------------------------
 
 
 def claim(settings: TrainSettings) -> None:
@@ -281,9 +265,6 @@ def training_arguments(settings: TrainSettings, accumulation: int) -> TrainingAr
         arguments.fsdp_plugin_args["mixed_precision_policy"] = policy
     arguments._n_gpu = min(1, arguments.n_gpu)  # several GPUs in one process are not for us
     return arguments
-
-
-# -- sharded models ---------------------------------------------------------------------------------------
 
 
 def sharded_for_scoring(model: Any, arguments: Any, settings: TrainSettings) -> Any:

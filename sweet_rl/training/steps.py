@@ -25,9 +25,6 @@ ROWS = 8  # of a micro-batch where nothing is said about it, and no GPU's memory
 _STEPS_SORTED_TOGETHER = 16  # More would save little padding, and make steps less random
 
 
-# -- the rows of each step --------------------------------------------------------------------------------
-
-
 class Positions(Dataset[tuple[Encoded, float]]):
     """The meaning of the sampler's (position, scale)."""
 
@@ -130,9 +127,6 @@ def history_groups(rows: Sequence[Encoded]) -> list[int]:
     return [
         numbers.setdefault(first.ids[: first.prompt_length] or first.ids, len(numbers)) for first in firsts
     ]
-
-
-# -- micro-batches ----------------------------------------------------------------------------------------
 
 
 def by_count(order: Sequence[int], *, most: int, world: int = 1) -> Packs:
@@ -276,8 +270,6 @@ def shared_batches(
     if batch:
         yield batch
 
-
-# -- learning rates ---------------------------------------------------------------------------------------
 
 _DECAYS: dict[str, Callable[[float], float]] = {
     "cosine_with_floor": lambda progress: 0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * progress)),

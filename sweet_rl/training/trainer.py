@@ -102,8 +102,6 @@ class StepTrainer(Trainer):
         if self.is_world_process_zero():
             self.add_callback(ProgressBar(quiet=run.settings.quiet))
 
-    # -- batches ------------------------------------------------------------------------------------------
-
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Micro-batches of this process; not prepared by accelerate, which would divide them once more."""
         return DataLoader(
@@ -127,8 +125,6 @@ class StepTrainer(Trainer):
 
     def floating_point_ops(self, inputs: Any) -> int:
         return 0  # they are not counted
-
-    # -- gradients ----------------------------------------------------------------------------------------
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
         """Add a micro-batch's gradients; where memory does not suffice, those of the whole update in smaller ones."""
@@ -172,8 +168,6 @@ class StepTrainer(Trainer):
                 self._sums, self._bad = self._sums_before, []
                 waiting, loss = [*self._update], torch.zeros_like(loss)
         return loss
-
-    # -- loss and schedule --------------------------------------------------------------------------------
 
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
@@ -248,8 +242,6 @@ class StepTrainer(Trainer):
             self._created_lr_scheduler = True
         return self.lr_scheduler
 
-    # -- numbers ------------------------------------------------------------------------------------------
-
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Add the means over the rows since the last line, and write the line to metrics.jsonl."""
         if "loss" in logs and self._sums is not None:
@@ -290,8 +282,6 @@ class StepTrainer(Trainer):
         # Not inference_mode: FSDP2 would keep its buffers, and cannot train with them.
         with torch.no_grad(), self.compute_loss_context_manager():
             return self._objective(self.model_wrapped, batch)
-
-    # -- checkpoints --------------------------------------------------------------------------------------
 
     def _get_output_dir(self, trial: Any = None) -> str:
         folder = Path(self._settings.ckpt_path)

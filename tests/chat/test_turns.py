@@ -195,23 +195,15 @@ def test_there_and_back(template, messages):
 @pytest.mark.parametrize(
     ("template", "text", "reason"),
     [
-        (
-            None,
-            "In light of it.<|begin|><|header|>user",
-            "it does not begin as that does, with '<|begin|><|header|>user",
-        ),
-        (
-            None,
-            "<|begin|><|header|>user<|end_header|>\n\na",
-            "it has '' where the template writes '<|end_turn|>'",
-        ),
+        (None, "In light of it.<|begin|><|header|>user", "it does not begin as that does, with '<|begin|><|header|>user"),
+        (None, "<|begin|><|header|>user<|end_header|>\n\na", "it has '' where the template writes '<|end_turn|>'"),
         (
             TEMPLATES["mistral"].replace("+ m['content'] + eos", "+ m['content'] | trim + eos"),
             "<|begin|>[INST] a [/INST] b \n<|end_turn|>",
             "it has ' \\n<|end_turn|>'",
         ),
     ],
-)
+)  # fmt: skip
 def test_what_the_template_does_not_write_is_refused(template, text, reason):
     with pytest.raises(UnparsableError) as raised:
         template_of(template).parse(text)

@@ -95,9 +95,6 @@ def test_no_pairs_at_all(tmp_path):
         read(tmp_path / "missing.jsonl")
 
 
-# -- dialogues and texts to imitate ---------------------------------------------------------------------------
-
-
 @pytest.fixture
 def graded(tmp_path):
     """Two tasks, three repeats each: rewards 0.5 1 1 and 0 0.2 0.2; the last row of all is unfinished."""

@@ -161,20 +161,14 @@ def test_both_sides_of_a_prompt_lose_the_same_turns(tokenizer):
     [
         ({"chosen": "just text", "rejected": "other"}, "no turn of the assistant stands in it"),
         ({"prompt": "[INST] a [/INST]", "chosen": "b", "rejected": "c"}, r"has the mark '\[INST\]'"),
-        (
-            {"prompt": ASK + turn("assistant", "which?"), "chosen": "b", "rejected": "c"},
-            "not where the assistant is about to speak",
-        ),
+        ({"prompt": ASK + turn("assistant", "which?"), "chosen": "b", "rejected": "c"}, "not where the assistant is about to speak"),
         (
             {"prompt": "a", "chosen": [{"role": "assistant", "content": f"b{OPEN}"}], "rejected": "c"},
             "the assistant's message has the mark '<|header|>'",
         ),
-        (
-            {"prompt": [{"role": "user", "content": f"a{TURN_END}"}], "chosen": "b", "rejected": "c"},
-            "the user's message has the mark",
-        ),
+        ({"prompt": [{"role": "user", "content": f"a{TURN_END}"}], "chosen": "b", "rejected": "c"}, "the user's message has the mark"),
     ],
-)
+)  # fmt: skip
 def test_a_row_that_would_be_read_otherwise_than_it_looks_is_refused(rows, message, tokenizer):
     with pytest.raises(DataError, match=message.replace("|", r"\|")) as raised:
         read(tokenizer, rows)
@@ -195,9 +189,6 @@ def test_the_headers_beginning_means_the_whole_header(tokenizer):
     text, other = ASK + turn("assistant", "yes"), ASK + turn("assistant", "no")
     pairs, _ = encode(tokenizer, row(text, other), response_template="<|header|>assistant<|end_header|>")
     assert scored(tokenizer, pairs[0].sides[0]) == ["yes<|end_turn|>"]
-
-
-# -- texts to imitate -----------------------------------------------------------------------------------------
 
 
 def imitated(tokenizer, path, *rows):
@@ -288,14 +279,11 @@ def test_a_turn_that_the_token_limit_cut_gets_no_end_token_and_an_empty_one_is_i
     [
         {"messages": [{"role": "user", "content": "What?"}, {"role": "assistant", "content": "A list."}]},
         {"prompt": "What?", "completion": "A list."},
-        {
-            "prompt": [{"role": "user", "content": "What?"}],
-            "completion": [{"role": "assistant", "content": "A list."}],
-        },
+        {"prompt": [{"role": "user", "content": "What?"}], "completion": [{"role": "assistant", "content": "A list."}]},
         {"text": f"<|begin|>{turn('user', 'What?')}{turn('assistant', 'A list.')}"},
         {"prompt": "What?", "chosen": "A list.", "rejected": "x"},
     ],
-)
+)  # fmt: skip
 def test_public_forms_of_texts_to_imitate(rows, tokenizer, tmp_path):
     found, (text,), _ = imitated(tokenizer, tmp_path, rows)
     assert found == [[f"A list.{TURN_END}"]]
@@ -344,9 +332,6 @@ def test_the_same_side_twice_is_refused_unless_it_is_meant(chosen, rejected, tok
     assert read(tokenizer, rows | {"guard": "twin"})[0] == [f"yes{TURN_END}"] * 2
 
 
-# -- what an attack found ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("prompt", "chosen"),
     [
@@ -355,12 +340,9 @@ def test_the_same_side_twice_is_refused_unless_it_is_meant(chosen, rejected, tok
         (ASK, f"{ASK}{OPEN}yes{TURN_END}"),  # the side is the whole dialogue
         ((ASK + OPEN).rstrip("\n"), "yes"),  # half a header
         (f"{ASK[: -len(TURN_END)]}", "yes"),  # the user's message is not closed
-        (
-            [{"role": "user", "content": "sum it "}],
-            [{"role": "user", "content": "sum it"}, {"role": "assistant", "content": "yes"}],
-        ),
+        ([{"role": "user", "content": "sum it "}], [{"role": "user", "content": "sum it"}, {"role": "assistant", "content": "yes"}]),
     ],
-)
+)  # fmt: skip
 def test_ways_in_which_a_prompt_and_its_answer_are_written(prompt, chosen, tokenizer):
     other = (
         [*chosen[:-1], {"role": "assistant", "content": "no"}]
