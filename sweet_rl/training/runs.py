@@ -275,7 +275,7 @@ def begin(stage: str, settings: TrainSettings, rows: Rows, say: Say, *, share: b
         with sharding.lost_processes_named(settings):
             resume = from_main(found)
     set_seed(settings.seed)
-    return Run(settings, rows, steps, held_out, arguments, resume, made_from, share, say)
+    return Run(settings, rows, steps, held_out, arguments, resume, made_from, say)
 
 
 def _made_from(stage: str, settings: TrainSettings, rows: Rows) -> dict[str, Json]:

@@ -66,7 +66,6 @@ class Run(NamedTuple):
     arguments: TrainingArguments
     resume: Path | None
     made_from: dict[str, Json]
-    share: bool
     say: Say
 
 
@@ -131,10 +130,7 @@ class StepTrainer(Trainer):
         if self.args.world_size > 1 or sharding.engine_of(self._settings) is not None:
             return super().training_step(model, inputs, num_items_in_batch)
         self._update.append(inputs)
-        return self._add_gradients(model, [inputs])
-
-    def _add_gradients(self, model: Any, waiting: list[Any]) -> Tensor:
-        loss = torch.zeros((), device=self.args.device)
+        waiting, loss = [inputs], torch.zeros((), device=self.args.device)
         while waiting:
             batch = waiting.pop(0)
             rows = list(zip(batch["index_B"].tolist(), batch["scale_B"].tolist(), strict=True))

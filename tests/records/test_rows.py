@@ -8,7 +8,7 @@ import time
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweet_rl.commands.archer_config import _compose
@@ -167,6 +167,7 @@ json_values = st.recursive(
 )
 
 
+@settings(max_examples=40)
 @given(json_values)
 def test_anything_is_either_a_trajectory_or_a_named_error(value):
     try:
@@ -185,6 +186,7 @@ PATHS = [
 ]
 
 
+@settings(max_examples=40)
 @given(st.sampled_from(PATHS), json_values)
 def test_one_changed_field_is_either_read_or_named(path, value):
     row = copy.deepcopy(ROW)

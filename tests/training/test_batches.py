@@ -12,15 +12,10 @@ from hypothesis import strategies as st
 
 from sweet_rl.chat import Span
 from sweet_rl.errors import UsageError
-from sweet_rl.training.batches import Collator, Reader, chains, common_prefix, lay_out, token_weights
+from sweet_rl.training.batches import Collator, Reader, chains, lay_out, token_weights
 from sweet_rl.training.data import DataRow, Said
-from sweet_rl.training.encoding import Branch, Encoded, Side, TurnEncoder
-from sweet_rl.training.forward import PairForward
-from sweet_rl.training.losses import pair_losses
-from sweet_rl.training.settings import LossSettings
+from sweet_rl.training.encoding import Branch, Encoded, Side
 from sweet_rl.training.steps import StepSampler, by_count, history_groups, packs_of
-from tests.tiny_models import tiny_tokenizer
-from tests.training.pairs import dialogue_pairs
 
 ROW = DataRow(Said(), (Said(), Said()), "pairs.jsonl", 1)
 
@@ -63,37 +58,6 @@ def test_a_batch_by_hand():
     assert batch["ids_RT"].tolist() == [[5, 6, 7, 8, 9]]
     assert batch["predictors_K"].tolist() == [0, 1, 2, 3, 4]
     assert batch["targets_K"].tolist() == [6, 7, 8, 9, 10]
-
-
-@pytest.mark.parametrize("reduction", ["sum", "trajectory", "turn"])
-def test_losses_and_gradients_do_not_depend_on_the_micro_batch(reduction, steady):
-    from transformers import AutoModelForCausalLM
-
-    rows = [
-        DataRow(Said(), (Said(row["chosen"]), Said(row["rejected"])), "p", i)
-        for i, row in enumerate(dialogue_pairs(6))
-    ]
-    pairs, _ = TurnEncoder(tiny_tokenizer(), max_len=512).encode(rows)
-    model = AutoModelForCausalLM.from_pretrained(steady)
-    forward = PairForward(model)
-    settings = LossSettings(nll_loss_coef=0.1, reduction=reduction)
-
-    def run(micro):
-        model.zero_grad()
-        totals = []
-        for start in range(0, 6, micro):
-            batch = Collator(reduction, Reader(0))([(pair, 1 / 6) for pair in pairs[start : start + micro]])
-            losses = pair_losses(forward(model, batch)[0], *batch["reference_SB"], settings)
-            (losses.total_B * batch["scale_B"]).sum().backward()
-            totals += losses.total_B.tolist()
-        return totals, [parameter.grad.clone() for parameter in model.parameters()]
-
-    totals, gradients = run(1)
-    for micro in (2, 3):
-        others, other_gradients = run(micro)
-        assert others == pytest.approx(totals, rel=1e-4)
-        for ours, theirs in zip(gradients, other_gradients, strict=True):
-            assert (ours - theirs).norm() <= 1e-4 * ours.norm()
 
 
 def one_pack(rows):
@@ -279,14 +243,6 @@ def test_what_is_shared_and_how_rows_are_filled():
     for span, shape in ((math.inf, (2, 4)), (64, (2, 4)), (0, (5, 4))):  # much padding, nothing shared
         layout = lay_out(arrays([[1] * 4, [2], [3], [4], [5]]), attention_span=span)
         assert (layout.ids_RT.shape, layout.shares) == (shape, span > 0)
-
-
-def test_common_prefix():
-    a, b = arrays([[1, 2, 3], [1, 2]])
-    assert common_prefix(a, b) == common_prefix(b, a) == 2
-    assert common_prefix(a, a) == 3
-    assert common_prefix(a, a[:0]) == 0
-    assert common_prefix(a[1:], b) == 0
 
 
 @given(SEQUENCES)

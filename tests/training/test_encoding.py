@@ -54,15 +54,6 @@ def test_every_assistant_turn_counts_with_its_end_token(tokenizer):
     assert list(branch.ids) == tokenizer(text, add_special_tokens=False)["input_ids"]
 
 
-def test_a_prompt_is_never_scored(tokenizer):
-    prompt = ASK + turn("assistant", "which?") + turn("user", "all") + OPEN
-    pairs, _ = encode(tokenizer, row("yes", "no<|end_turn|>", prompt))
-    assert scored(tokenizer, pairs[0].sides[0]) == ["yes<|end_turn|>"]
-    assert scored(tokenizer, pairs[0].sides[1]) == ["no<|end_turn|>"]
-    length = pairs[0].branches[0].prompt_length
-    assert length == len(tokenizer(prompt, add_special_tokens=False)["input_ids"])
-
-
 def test_a_plain_prompt_is_what_a_user_said(tokenizer):
     asked = TokenizerChat(tokenizer).render([Message("user", "Question: what?")])
     plain = {"chosen": "yes", "rejected": "no"}

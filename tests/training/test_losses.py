@@ -17,7 +17,6 @@ from sweet_rl.training.models import load_critic
 from sweet_rl.training.scoring import CandidateScorer
 from sweet_rl.training.settings import LossSettings, ModelSettings
 from sweet_rl.training.steps import rate_factor
-from tests.conftest import ROOT
 from tests.training.pairs import dialogue_pairs, turn, write_pairs
 
 
@@ -53,14 +52,6 @@ def test_every_loss_by_hand(name, smoothing, value):
     settings = LossSettings(loss=name, beta=0.5, label_smoothing=smoothing)
     assert losses(settings).preference_B.item() == pytest.approx(value, abs=1e-6)
     check_loss(settings)
-
-
-def test_each_loss_says_where_it_is_from_and_what_beta_does():
-    for name in LOSSES.ours:
-        words = LOSSES.find(name).__doc__
-        assert "arXiv" in words, name
-        assert f"`{name}`" in (ROOT / "docs/losses.md").read_text()
-        assert "beta" in words.partition("\n")[2] or name == "logexp", name
 
 
 def test_what_has_no_meaning_is_refused():

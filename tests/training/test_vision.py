@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 
-import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -248,19 +247,6 @@ def test_or_the_published_mean_with_padding(model, rows, tmp_path):
         assert reward == pytest.approx(values.mean().item(), abs=1e-4)
 
 
-def test_texts_of_a_vision_model_share_what_they_begin_with(model, tmp_path):
-    opening = [{"role": "user", "content": "what should it return? " * 8}]
-    say = [{"role": "assistant", "content": word} for word in ("zero", "a list", "the sum")]
-    rows = [{"chosen": [*opening, say[i]], "rejected": [*opening, say[i - 1]]} for i in range(3)]
-    path = write_pairs(tmp_path / "pairs.jsonl", rows)
-    found = []
-    for share in (True, False):
-        out = tmp_path / f"{share}.jsonl"
-        train_dpo(str(model), str(path), eval_only=True, metrics_path=str(out), prefix_tree=share)
-        found.append([json.loads(line)["chosen_logp"] for line in out.read_text().splitlines()])
-    assert found[0] == pytest.approx(found[1], abs=1e-4)
-
-
 def test_a_turn_that_is_too_much_takes_its_picture_with_it(model, tmp_path):
     for number in range(3):
         (tmp_path / f"{number}.png").write_bytes(png(56, 56, number))
@@ -282,23 +268,6 @@ def test_a_turn_that_is_too_much_takes_its_picture_with_it(model, tmp_path):
     assert chosen.pictures == (first, third)
     assert chosen.ids == rejected.ids
     assert vision.complete(chosen.ids, chosen.pictures)
-
-
-def test_pictures_behind_the_last_scored_token_are_not_read(model, tmp_path):
-    from sweet_rl.training.batches import Reader, token_weights
-
-    for number in range(2):
-        (tmp_path / f"{number}.png").write_bytes(png(56, 56, number))
-    ask = [{"role": "user", "content": [{"type": "image", "image": f"{i}.png"}]} for i in range(2)]
-    sides = {
-        side: [ask[0], {"role": "assistant", "content": side}, ask[1]] for side in ("chosen", "rejected")
-    }
-    path = write_pairs(tmp_path / "pairs.jsonl", [sides])
-    (pair,), _, vision = encoded(model, path)
-    wanted = [(0, 0, token_weights(pair.sides[0], "sum"))]
-    reading = Reader(0, vision=vision).read([pair.sides[0]], wanted)
-    assert reading["grids_I3"].tolist() == [[1, 4, 4]]
-    assert np.count_nonzero(reading["ids_RT"].numpy() == vision.token_id) == 4
 
 
 def test_the_references_numbers_belong_to_the_pictures(model, tmp_path):
