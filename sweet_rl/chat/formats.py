@@ -64,18 +64,16 @@ class TokenizerChat:
 
     def __init__(self, tokenizer: Any) -> None:
         if not tokenizer.chat_template:
+            name = tokenizer.name_or_path
             raise UsageError(
-                f"The tokenizer of {tokenizer.name_or_path!r} has no chat template. Put a "
-                "chat_template.jinja into the model's folder, or use an instruction-tuned model."
+                f"The tokenizer of {name!r} has no chat template: put chat_template.jinja there."
             )
         self.tokenizer = tokenizer
         self._in_parts = self.folds_system = False
         self._in_parts = not self._shows(Message("user", _PROBE))
         if self._in_parts and not self._shows(Message("user", _PROBE)):
-            raise UsageError(
-                f"The chat template of {tokenizer.name_or_path!r} does not show a user's message, neither "
-                "a text nor a list of parts. Repair chat_template.jinja, or choose another model."
-            )
+            name = tokenizer.name_or_path
+            raise UsageError(f"The chat template of {name!r} does not show a user's message: repair it.")
         self.folds_system = not self._shows(Message("system", _PROBE), Message("user", "Hi."))
 
     @classmethod
@@ -246,12 +244,9 @@ def load_tokenizer(model: str | Path, flag: str = "") -> Any:
     try:
         return AutoTokenizer.from_pretrained(model_path(model))
     except (OSError, ValueError) as error:
-        line = first_line(error)
-        raise UsageError(
-            f"{what} could be loaded from {str(model)!r}: {line}{'' if line.endswith(('.', '!', '?')) else '.'} "
-            "Name a folder with tokenizer.json and tokenizer_config.json, or a model that is in the local cache "
-            "or on the hub."
-        ) from error
+        repair = "Name a folder with tokenizer.json, or a model that is in the local cache or on the hub."
+        line = first_line(error).rstrip(".!?")
+        raise UsageError(f"{what} could be loaded from {str(model)!r}: {line}. {repair}") from error
 
 
 def tokenizer_digest(tokenizer: Any) -> str:

@@ -235,10 +235,8 @@ class TurnTemplate:
             shared = len(common_beginning(prompt, whole))
             at, thought = whole.rfind(_SAID), whole.rfind(_THOUGHT)
             if at < shared:
-                raise UsageError(
-                    f"The chat template of {self.chat.tokenizer.name_or_path!r} does not show the assistant's "
-                    "last message, so nothing can be learned from it. Repair chat_template.jinja."
-                )
+                name = self.chat.tokenizer.name_or_path
+                raise UsageError(f"The chat template of {name!r} does not show the assistant's last message.")
             shown = thinks and thought >= shared
             # what the prompt ends with is written otherwise behind a text: only the prompt's is read
             lead = whole[shared : thought if shown else at] if not prompt[shared:].strip() else ""

@@ -377,10 +377,8 @@ class MetricsLog:
                 with self._path.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(finite(values)) + "\n")
             except OSError as error:
-                raise StorageError(
-                    f"Cannot write to {str(self._path)!r}: {error.strerror}. Free some space, then resume "
-                    "from the newest checkpoint."
-                ) from error
+                where = f"Cannot write to {str(self._path)!r}: {error.strerror}"
+                raise StorageError(f"{where}. Free some space, then resume.") from error
 
 
 class Guard:

@@ -93,10 +93,7 @@ def read_pairs(
             for some in rows_of(name, most=int(settings.max_samples), **splits)
         ]
         if not pairs[0]:
-            raise UsageError(
-                f"There are no preference pairs in {name!r}. The stage that writes them reports how many it "
-                "found; tasks whose answers are all equally good give none."
-            )
+            raise UsageError(f"There are no preference pairs in {name!r}; answers equally good give none.")
         train.append(pairs[0])
         test += pairs[1]
     if len(train) == 1:
@@ -141,16 +138,13 @@ def read_texts(
             continue
         if rows and (min_reward is not None or best_of_task):
             raise UsageError(
-                f"--min_reward and --best_of_task select dialogues by their reward, which the rows of {name!r} "
-                "do not have. Leave them out, or name a trajectory file."
+                f"--min_reward and --best_of_task select from a trajectory file; {name!r} is none."
             )
         texts += [_text(row, name, line, data, gallery) for line, row in rows]
     lines = [f"{n:,} of {total:,} dialogues left out: {why}" for why, n in left_out.items() if n]
     if not texts:
-        raise UsageError(
-            f"There is nothing to imitate in {data.dataset!r}{''.join(f'; {line}' for line in lines)}. "
-            "Lower --min_reward, or sample more dialogues (--repeats)."
-        )
+        what = f"nothing to imitate in {data.dataset!r}{''.join(f'; {line}' for line in lines)}"
+        raise UsageError(f"There is {what}. Lower --min_reward, or sample more dialogues.")
     return texts, lines
 
 

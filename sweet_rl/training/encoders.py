@@ -43,9 +43,8 @@ def check_tokenizers(rows: Sequence[DataRow], tokenizer: Any, *, allowed: bool) 
     if foreign and not allowed:
         raise UsageError(
             f"{len(foreign):,} of {len(rows):,} rows were sampled with another tokenizer than that of "
-            f"{tokenizer.name_or_path!r} ({some_of(foreign)}): their turns are marked and ended in another way. "
-            "Train the model that they were sampled with, sample and rank again with this one, or pass "
-            "--other_tokenizer to tokenise the texts again."
+            f"{tokenizer.name_or_path!r} ({some_of(foreign)}). Train the model that they were sampled with, sample "
+            "again with this one, or pass --other_tokenizer to tokenise the texts again."
         )
 
 
@@ -97,10 +96,7 @@ class PublishedEncoder:
     def _texts(self, row: DataRow) -> list[str]:
         """Prompt, and prompt with each side, with as many tokens for each picture as it has."""
         if self._chat is None and any(said.messages for said in (row.prompt, *row.sides)):
-            raise UsageError(
-                f"{row.place} holds messages, and the tokenizer of {self._tokenizer.name_or_path!r} has no chat "
-                "template to make texts of them. Put a chat_template.jinja into the model's folder."
-            )
+            raise UsageError(f"{row.place} holds messages, and the tokenizer has no chat template for them.")
         prompt = row.prompt.text or (self._chat.render(row.prompt.messages) if row.prompt else "")
         texts = [(prompt, row.prompt.pictures)]
         for side in row.sides:

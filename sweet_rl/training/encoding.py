@@ -192,9 +192,8 @@ class RowTurns:
                 f"cannot be learned from: {error}",
                 path=row.path,
                 line=row.line,
-                repair="Leave the row out, or write it as messages (prompt, chosen and rejected as lists of role "
-                "and content), which the model's own chat template turns into text; sweet-rl show_tokens shows "
-                "what is learned from a file.",
+                repair="Leave the row out, or write it as messages (lists of role and content); sweet-rl show_tokens "
+                "shows what is learned from a file.",
             ) from error
 
     def _of_messages(self, before: Sequence[Entry], after: Sequence[Entry]) -> list[Turn]:

@@ -145,15 +145,11 @@ def check_loss(settings: AnyLoss) -> AnyLoss:
     loss: Loss = LOSSES.find(settings.loss_name)
     wanted = getattr(loss, "reduction", reduction)
     if wanted != reduction and reduction != "sum":
-        raise UsageError(
-            f"--loss {settings.loss_name} is of another mean than --mean_log_prob {settings.mean_log_prob}; "
-            "leave it out."
-        )
+        given = settings.mean_log_prob
+        raise UsageError(f"--loss {settings.loss_name} is of another mean than --mean_log_prob {given}.")
     if settings.label_smoothing and settings.loss_name in {"ipo", "hinge", "logexp"}:
-        raise UsageError(
-            f"--label_smoothing has no effect on the loss {settings.loss_name}, got {settings.label_smoothing}. Leave "
-            "it out, or take a loss that knows it: sigmoid, sigmoid_norm, robust."
-        )
+        name, share = settings.loss_name, settings.label_smoothing
+        raise UsageError(f"--label_smoothing has no effect on the loss {name}, got {share}.")
     found = replace(settings, loss=settings.loss_name, reduction=wanted)
     if settings.loss_name not in LOSSES.ours:
         with suppress(TypeError):  # something callable that is no function

@@ -40,9 +40,8 @@ def load_tokenizers(settings: ModelSettings) -> Any:
             other = load_tokenizer(settings.ref_pretrain, "--ref_pretrain")
         if other is not None and tokenizer_digest(other) != tokenizer_digest(tokenizer):
             raise UsageError(
-                "Their log-probabilities cannot be compared: the tokenizers of --pretrain "
-                f"{settings.pretrain!r} and --ref_pretrain {settings.ref_pretrain!r} differ. Take one of the "
-                "same family."
+                f"They cannot be compared: the tokenizers of --pretrain {settings.pretrain!r} and --ref_pretrain "
+                f"{settings.ref_pretrain!r} differ."
             )
     return tokenizer
 
@@ -241,10 +240,7 @@ def merge_adapter(adapter: Path, output: Path, settings: ModelSettings) -> None:
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise UsageError(
-            f"{str(adapter)!r} holds no adapter: it has no adapter_config.json. Name a folder that peft or a "
-            "training stage with --lora_rank wrote, such as CKPT_PATH/checkpoint-100."
-        ) from error
+        raise UsageError(f"{str(adapter)!r} holds no adapter: it has no adapter_config.json.") from error
     except (OSError, ValueError) as error:
         raise UsageError(f"{str(path)!r} cannot be read: {error}") from error
     base = settings.pretrain or config.get("base_model_name_or_path") or ""

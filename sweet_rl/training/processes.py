@@ -162,22 +162,17 @@ def check_sharding() -> None:
     """Whether this process can have a shard of a policy."""
     if world_size() == 1:
         raise UsageError(
-            "shard_with=fsdp2 divides the policy over several processes, and this is the only one. Start "
-            "them with a launcher, as in: torchrun --nproc-per-node 4 -m sweet_rl run_archer ... (or "
-            "accelerate launch --num_processes 4), or leave shard_with out."
+            "shard_with=fsdp2 divides the policy over several processes, and this is the only one. Start them with "
+            "a launcher: torchrun --nproc-per-node 4 -m sweet_rl run_archer ..."
         )
     try:
         from torch.distributed.fsdp import FSDPModule  # not in every build of torch
     except ImportError as error:
         raise UsageError(
-            f"shard_with=fsdp2: this build of torch ({torch.__version__}) has no FSDP2 ({error}). Install a "
-            "build with torch.distributed, or leave shard_with out."
+            f"shard_with=fsdp2: torch {torch.__version__} has no FSDP2 ({error})."
         ) from error
     if not hasattr(FSDPModule, "reset_iter_state"):
-        raise UsageError(
-            f"shard_with=fsdp2 needs torch 2.13 or newer, and this is {torch.__version__}. Install a newer "
-            "one, or leave shard_with out."
-        )
+        raise UsageError(f"shard_with=fsdp2 needs torch 2.13 or newer, and this is {torch.__version__}.")
 
 
 def shard(model: Any, device: torch.device, compute: torch.dtype | None = None) -> None:

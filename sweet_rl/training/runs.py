@@ -227,17 +227,15 @@ def check_sizes(model: Any, rows: Sequence[Encoded], settings: TrainSettings) ->
     longest = max(row.length for row in rows)
     context = getattr(config, "max_position_embeddings", None)
     if context is not None and longest > context:
-        raise UsageError(
-            f"The longest row has {longest:,} tokens, and {name!r} reads {context:,}: "
-            f"set --max_len {context} (it is {settings.max_len})."
-        )
+        what = f"The longest row has {longest:,} tokens, and {name!r} reads {context:,}"
+        raise UsageError(f"{what}: set --max_len {context} (it is {settings.max_len}).")
     for row in rows:
         largest = max(max(branch.ids) for branch in row.branches)
         if largest >= config.vocab_size:
-            raise UsageError(
-                f"{row.row.place} has the token id {largest}, but {name!r} knows "
-                f"{config.vocab_size:,} tokens: its tokenizer does not belong to it."
+            what = (
+                f"{row.row.place} has the token id {largest}, but {name!r} knows {config.vocab_size:,} tokens"
             )
+            raise UsageError(f"{what}: its tokenizer does not belong to it.")
 
 
 def begin(stage: str, settings: TrainSettings, rows: Rows, say: Say, *, share: bool = True) -> Run:
@@ -247,8 +245,8 @@ def begin(stage: str, settings: TrainSettings, rows: Rows, say: Say, *, share: b
         blind = next((row for row in rows.all if not any(branch.pictures for branch in row.branches)), None)
         if blind is not None:
             raise UsageError(
-                f"{blind.row.place} shows no picture, and others do. Several processes need one in every pair, "
-                "as all must use the same weights at the same time. Train on one process, or on one sort."
+                f"{blind.row.place} shows no picture, and others do. Several processes need one in every pair: train "
+                "on one process, or on one sort."
             )
     share = share and settings.prefix_tree and not pictured
     cuda = torch.cuda.is_available() and settings.device != "cpu"

@@ -71,10 +71,7 @@ def check_engine(settings: TrainSettings, *, cuda: bool) -> None:
     if settings.torch_compile and (engine or world_size() > 1):
         raise UsageError("--torch_compile works with one process only, without an engine: leave it out.")
     if settings.load_in_4bit and shards_weights(settings):
-        raise UsageError(
-            "--load_in_4bit: quantised weights are not sharded here. Use --zero_stage 2, which "
-            "leaves them whole on every process."
-        )
+        raise UsageError("--load_in_4bit: quantised weights are not sharded here. Use --zero_stage 2.")
 
 
 def deepspeed_config(settings: TrainSettings) -> dict[str, Any]:
@@ -195,10 +192,9 @@ def lost_processes_named(settings: TrainSettings) -> Iterator[None]:
         if world_size() == 1 or not _LOST.search(str(error)):
             raise
         raise ServiceError(
-            f"Process {rank()} of {world_size()} cannot reach the others: one has ended (see its own "
-            f"output), or has not answered within --timeout_s {settings.timeout_s}. Start all again; "
-            f"where --save_steps left checkpoints, --load_checkpoint resumes from the newest. "
-            f"({first_line(error)[:200]})"
+            f"Process {rank()} of {world_size()} cannot reach the others: one has ended (see its own output), or "
+            f"has not answered within --timeout_s {settings.timeout_s}. Start all again; --load_checkpoint resumes "
+            f"from the newest checkpoint. ({first_line(error)[:200]})"
         ) from error
 
 

@@ -80,8 +80,7 @@ class Vision:
             ) from error
         if not (hasattr(processor, "merge_size") and hasattr(processor, "get_number_of_image_patches")):
             raise UsageError(
-                f"The image processor of {name!r} ({type(processor).__name__}) cuts pictures in a way that "
-                "is not known here; models of the Qwen2-VL kind are."
+                f"The image processor of {name!r} ({type(processor).__name__}) is not Qwen2-VL's."
             )
         return cls(processor, token=tokenizer.convert_ids_to_tokens(token_id), token_id=token_id)
 
@@ -172,10 +171,7 @@ class Picture:
             name = repr(self.source[:200])
             raise UsageError(f"The picture {name} cannot be read any more: {error.strerror}.") from error
         if _digest(data) != self.digest:
-            raise UsageError(
-                f"The picture {self.source[:200]!r} has changed since the run began. Start it again; "
-                "pictures must stay as they are while a run reads them."
-            )
+            raise UsageError(f"The picture {self.source[:200]!r} has changed since the run began.")
         return _decode(data)
 
 
