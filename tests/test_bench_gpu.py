@@ -101,52 +101,27 @@ def test_the_page_says_what_a_gpu_gave(bench):
     ]
 
 
-@pytest.fixture
-def ran(bench, tmp_path, monkeypatch):
-    """Names of the parts that ran, which find nothing if they are called b."""
-    names = []
+def test_a_run_goes_on_where_it_was_but_not_from_other_settings_or_another_commit(
+    bench, tmp_path, monkeypatch
+):
+    ran, parts = [], {name: bench.Part(name, "", {"rows": 1}) for name in ("a", "b")}
 
     def run(part, _left, arguments):
-        names.append(part.name)
-        found = bench.circumstances(part, arguments) | {"seconds": 1}
-        found |= {"error": "no"} if part.name == "b" else {"rows": []}
-        bench._write(bench._file(tmp_path, part.name), found)
+        ran.append(part.name)
+        found = {"error": "no"} if part.name == "b" else {"rows": []}
+        bench._write(
+            bench._file(tmp_path, part.name), bench.circumstances(part, arguments) | {"seconds": 1} | found
+        )
 
     monkeypatch.setattr(bench, "_in_a_process", run)
-    return names
-
-
-def test_what_is_there_is_not_run_again_and_failures_only_when_asked(bench, tmp_path, ran):
-    parts = {name: bench.Part(name, "") for name in ("a", "b")}
-    bench.run(parts, asked(tmp_path, minutes=0))
-    assert ran == []
-    for again in (False, False, True):
+    for again in (False, False, True):  # failures are tried again only when asked
         bench.run(parts, asked(tmp_path, again=again))
     assert ran == ["a", "b", "b"]
-    with pytest.raises(SystemExit, match="no part begins so"):
-        bench.run(parts, asked(tmp_path, parts=["c"]))
-
-
-def test_a_run_does_not_go_on_from_other_settings_or_another_commit(bench, tmp_path, ran, monkeypatch):
-    parts = {name: bench.Part(name, "", {"rows": 1}) for name in ("a", "b")}
-    bench.run(parts, asked(tmp_path, parts=["a"]))
     with pytest.raises(SystemExit, match="with size tiny, this run has full: take another folder"):
         bench.run(parts, asked(tmp_path, size="full"))
     monkeypatch.setattr(bench.facts, "library", lambda: {"commit": "other", "changed": False})
     with pytest.raises(SystemExit, match=r"a.json was measured with commit .*, this run has other"):
         bench.run(parts, asked(tmp_path, parts=["b"]))
-    assert ran == ["a"]
-
-
-def test_work_is_that_of_the_distinct_tokens(bench):
-    from _gpu_dpo import Data
-    from _gpu_shapes import Work, work_of
-
-    from sweet_rl.training.batches import Collator, Reader
-
-    pairs = Data(history=3, response=2, pairs_of_turn=1, turns=1, steps=1).pairs(500)
-    reading = Collator("sum", Reader(0))([(pair, 1.0) for pair in pairs])
-    assert work_of(reading) == Work(distinct_tokens=5, pairs_of_tokens=1 + 2 + 3 + 4 + 4, asked=3)
 
 
 def test_a_peak_is_known_or_not_guessed(bench):

@@ -261,9 +261,6 @@ class CriticObjective:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-MOST_TOKENS = (
-    32_768  # of a micro-batch on one GPU, where flags say nothing; fewer where memory does not suffice
-)
 REPAIR = (
     "Use --gradient_checkpointing True or --bf16 True, lower --max_tokens_per_batch, "
     "--micro_train_batch_size or --max_len, or end what else uses the memory."

@@ -168,9 +168,7 @@ def check_sharding() -> None:
     try:
         from torch.distributed.fsdp import FSDPModule  # not in every build of torch
     except ImportError as error:
-        raise UsageError(
-            f"shard_with=fsdp2: torch {torch.__version__} has no FSDP2 ({error})."
-        ) from error
+        raise UsageError(f"shard_with=fsdp2: torch {torch.__version__} has no FSDP2 ({error}).") from error
     if not hasattr(FSDPModule, "reset_iter_state"):
         raise UsageError(f"shard_with=fsdp2 needs torch 2.13 or newer, and this is {torch.__version__}.")
 

@@ -15,7 +15,6 @@ import os
 import random
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -42,7 +41,7 @@ from sweet_rl.training.forward import (
 from sweet_rl.training.losses import PairLogps, pair_losses
 from sweet_rl.training.processes import from_main, rank, world_size
 from sweet_rl.training.settings import DataSettings, DPOSettings, SFTSettings, TrainSettings
-from sweet_rl.training.steps import packs_of, steps_of
+from sweet_rl.training.steps import by_memory, packs_of, steps_of
 from sweet_rl.training.trainer import Rows, Run, Say, StepTrainer
 from sweet_rl.training.vision import Vision
 from sweet_rl.types import Json
@@ -104,7 +103,7 @@ def train_dpo(settings: DPOSettings, say: Say) -> None:
     say = once(say)
     run = begin("train_dpo", settings, _pair_rows(settings, say), say)
     with sharding.lost_processes_named(settings):
-        reference, model = reference_and_policy(settings, run)
+        reference, model = reference_and_policy(run)
     collator = Collator(settings.reduction, reader(model, run.rows, settings), reference)
     fit(run, model, collator=collator, objective=PreferenceObjective)
 
@@ -252,9 +251,8 @@ def begin(stage: str, settings: TrainSettings, rows: Rows, say: Say, *, share: b
     cuda = torch.cuda.is_available() and settings.device != "cpu"
     alone = world_size() == 1 and sharding.engine_of(settings) is None
     by_row = not settings.aux_loss_coef and not (stage == "train_reward_model" and settings.published)
-    if cuda and alone and by_row and not (settings.max_tokens_per_batch or settings.micro_train_batch_size):
-        longest = max(row.length for row in rows.all)  # where that does not suffice, it is halved
-        settings = replace(settings, max_tokens_per_batch=max(2 * longest, forward.MOST_TOKENS))
+    if cuda and alone and by_row:
+        settings = by_memory(settings, rows.all)
     steps = steps_of(settings, rows.train, share=share)
     held_out = packs_of(rows.held_out, settings, share=share, world=world_size())
     arguments = sharding.training_arguments(settings, steps.accumulation)
@@ -321,12 +319,13 @@ def reader(model: Any, rows: Rows, settings: TrainSettings) -> Reader:
     return Reader(rows.pad_id, span, with_attention=settings.aux_loss_coef > 0, vision=rows.vision)
 
 
-def reference_and_policy(settings: DPOSettings, run: Run) -> tuple[Tensor, Any]:
+def reference_and_policy(run: Run) -> tuple[Tensor, Any]:
     """[rows of the data, 2] under the reference, asked once before training, and the policy; never both at once.
 
     The reference is the base model itself, before an adapter is put on it, unless another one is named.
     """
-    rows, device, half = run.rows, run.arguments.device, sharding.half_weights(settings)
+    settings, rows, device = run.settings, run.rows, run.arguments.device
+    half = sharding.half_weights(settings)
     name = settings.ref_pretrain or settings.pretrain
     policy = None
     asked = reference = models.load_model(name, settings, half=half)
