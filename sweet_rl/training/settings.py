@@ -87,7 +87,7 @@ class _Rows(Settings):
         at_least=1,
     )
     response_template: str | None = flag(
-        None, "text that opens an assistant turn, where no chat template says it.", shown="all"
+        None, "text that opens a turn, where no chat template says it.", shown="all"
     )
 
 
@@ -175,30 +175,18 @@ class ModelSettings(Placement):
         False, "compute activations again, not keep them: less memory, more time."
     )
     gradient_checkpointing_use_reentrant: bool = flag(False, "torch's older way of doing so.", shown="all")
-    torch_compile: bool = flag(
-        False, "compile the layers: faster steps on a GPU; best with flex_attention.", shown="all"
-    )
-    flash_attn: bool = flag(
-        False,
-        "the package flash-attn in place of torch's attention; it shares no common prefixes.",
-        shown="all",
-    )
+    torch_compile: bool = flag(False, "compile the layers: faster on a GPU with flex_attention.", shown="all")
+    flash_attn: bool = flag(False, "the package flash-attn; it shares no common prefixes.", shown="all")
     attention: Literal["auto", "sdpa", "eager", "flex_attention", "flash_attention_2"] = flag(
         "auto",
         "auto (sdpa), sdpa, eager, flash_attention_2, or flex_attention, which skips what trees hide: for GPUs and long histories.",
         shown="all",
     )
-    lora_rank: int = flag(
-        0,
-        "train an adapter of this rank, merged into the model at the end; 0 trains all weights.",
-        at_least=0,
-    )
+    lora_rank: int = flag(0, "train an adapter of this rank, merged at the end; 0: all weights.", at_least=0)
     lora_alpha: int = flag(16, "scale of the adapter.", shown="all")
     lora_dropout: float = flag(0.0, "dropout before the adapter.", shown="all")
     target_modules: str = flag(
-        "q_proj,k_proj,v_proj,o_proj",
-        "modules that get an adapter, with commas between them, or all-linear.",
-        shown="all",
+        "q_proj,k_proj,v_proj,o_proj", "modules that get an adapter, or all-linear.", shown="all"
     )
     load_in_4bit: bool = flag(False, "quantised weights under an adapter (bitsandbytes).", shown="all")
 
@@ -211,19 +199,13 @@ class OptimizerSettings(Settings):
     max_epochs: int = flag(1, "passes over the data.", at_least=1)
     train_batch_size: int = flag(128, "rows of one update, over all processes.", at_least=1)
     micro_train_batch_size: int | None = flag(
-        None,
-        "rows in one forward pass at most; has no influence on the result; default 8, on one GPU max_tokens_per_batch.",
-        at_least=1,
+        None, "rows in one forward pass at most; default 8, on one GPU by tokens.", at_least=1
     )
     max_tokens_per_batch: int | None = flag(
-        None,
-        "tokens in one forward pass at most, those that rows share counted once; instead of micro_train_batch_size; default on one GPU: 32,768, and fewer where memory does not suffice.",
-        at_least=1,
+        None, "tokens in one forward pass at most, shared ones once; default on one GPU 32,768.", at_least=1
     )
     lr_scheduler: Literal["cosine_with_floor", "linear", "constant"] = flag(
-        "cosine_with_floor",
-        "after the warm-up: cosine_with_floor (ends at a tenth), linear (ends at 0) or constant.",
-        shown="all",
+        "cosine_with_floor", "cosine_with_floor (to a tenth), linear (to 0) or constant.", shown="all"
     )
     lr_warmup_ratio: float = flag(
         0.03, "share of updates over which the rate rises.", at_least=0, shown="all"
@@ -235,11 +217,9 @@ class OptimizerSettings(Settings):
         True, "a new order for every epoch; --noshuffle keeps that of the file.", shown="all"
     )
     group_by_history: bool | None = flag(
-        None, "rows of one history in the same update; default yes, with --compat published no.", shown="all"
+        None, "rows of one history in one update; published: no.", shown="all"
     )
-    group_by_length: bool | None = flag(
-        None, "updates of rows of like length; default yes, with --compat published no.", shown="all"
-    )
+    group_by_length: bool | None = flag(None, "updates of rows of like length; published: no.", shown="all")
     prefix_tree: bool = flag(
         True, "compute common prefixes of a batch once; the result is the same.", shown="all"
     )
@@ -260,8 +240,7 @@ class ShardSettings(Settings):
     """Several processes."""
 
     zero_stage: Literal[0, 1, 2, 3] = flag(
-        2,
-        "what DeepSpeed shards over several processes: 1 optimizer states, 2 and gradients, 3 and weights; 0: plain data parallel.",
+        2, "what DeepSpeed shards: 1 optimizer states, 2 and gradients, 3 and weights; 0: nothing."
     )
     adam_offload: bool = flag(
         False, "keep the optimizer's states in main memory (with fsdp2 the weights, too)."
@@ -280,9 +259,7 @@ class ShardSettings(Settings):
     zpg: int = flag(
         1, "for zero_stage 3: GPUs that keep a second copy of the shards.", at_least=1, shown="all"
     )
-    grad_accum_dtype: str | None = flag(
-        None, "in which DeepSpeed accumulates gradients: fp32, fp16 or bf16.", shown="all"
-    )
+    grad_accum_dtype: str | None = flag(None, "of DeepSpeed's gradients: fp32, fp16 or bf16.", shown="all")
     overlap_comm: bool = flag(False, "DeepSpeed reduces gradients while computing others.", shown="all")
     local_rank: int = flag(-1, "given by launchers; the environment has the same value.", shown="never")
     # What the file says; flags and file that a run was not started with by a stage say nothing.
