@@ -41,15 +41,11 @@ def split_thoughts(written: str, prompt: str = "") -> Spoken:
     directly behind it. A block that is not closed reaches to the end. A tag beside a quotation mark or a
     backtick, or behind the first line of an answer, is text.
     """
-    if "<" not in written and "[" not in written and not _PREFILLED.search(prompt[-64:]):
+    opened = _PREFILLED.search(prompt[-64:])
+    if "<" not in written and "[" not in written and not opened:
         return Spoken(written, None)
     thoughts: list[str] = []
-    rest = written
-    if _PREFILLED.search(prompt[-64:]):
-        end = _end_of_block(rest, 0)
-        thoughts.append(rest if end is None else rest[: end.start()])
-        rest = "" if end is None else rest[end.end() :]
-    rest = _without_leading(rest, thoughts)
+    rest = _without_leading(written[_past_block(written, 0, thoughts) if opened else 0 :], thoughts)
     if not thoughts and (end := _unopened(rest)) is not None:
         thoughts.append(rest[: end.start()])
         rest = _without_leading(rest[end.end() :], thoughts)
@@ -63,9 +59,7 @@ def _without_leading(text: str, thoughts: list[str]) -> str:
     """The text behind the blocks it begins with."""
     position = 0
     while (opened := _LEADING.match(text, position)) is not None:
-        end = _end_of_block(text, opened.end())
-        thoughts.append(text[opened.end() : len(text) if end is None else end.start()])
-        position = len(text) if end is None else end.end()
+        position = _past_block(text, opened.end(), thoughts)
     return text[position:]
 
 
@@ -91,9 +85,15 @@ def _without_inner(text: str, thoughts: list[str]) -> str:
             position = opened.end()
             continue
         kept.append(text[position : opened.start()])
-        thoughts.append(text[opened.end() : len(text) if end is None else end.start()])
-        position = len(text) if end is None else end.end()
+        position = _past_block(text, opened.end(), thoughts)
     return "".join(kept)
+
+
+def _past_block(text: str, start: int, thoughts: list[str]) -> int:
+    """Where a block ends whose inside, a thought, begins at `start`; one that is not closed reaches to the end."""
+    end = _end_of_block(text, start)
+    thoughts.append(text[start : len(text) if end is None else end.start()])
+    return len(text) if end is None else end.end()
 
 
 def _end_of_block(text: str, start: int) -> re.Match[str] | None:
