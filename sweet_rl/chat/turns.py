@@ -78,10 +78,13 @@ class _Marks(NamedTuple):
 
 
 class TurnTemplate:
-    """A chat template, asked for single turns."""
+    """A chat template, asked for single turns.
 
-    def __init__(self, chat: TokenizerChat) -> None:
-        self.chat = chat
+    Without `learn_thoughts` what a model thought before it spoke is only read.
+    """
+
+    def __init__(self, chat: TokenizerChat, *, learn_thoughts: bool = True) -> None:
+        self.chat, self.learn_thoughts = chat, learn_thoughts
         self.thoughts_left_out = 0
         """Turns that had thoughts, of which the template shows none."""
         self._known: dict[tuple[tuple[str, ...], bool], _Around] = {}
@@ -118,10 +121,10 @@ class TurnTemplate:
             if closes and between is None and closes not in lead:  # the prompt opens a thought
                 lead, between = ("", f"\n{closes}\n\n") if thoughts else (f"\n{closes}\n\n", None)
             if thoughts and between is not None:
-                lead, text = (
-                    "",
-                    f"{lead}{thoughts}{between}{text}",
-                )  # and what opens them, unless the prompt does
+                if self.learn_thoughts:  # with what opens them, where the prompt does not
+                    lead, text = "", f"{lead}{thoughts}{between}{text}"
+                else:
+                    lead = f"{lead}{thoughts}{between}"
             found.append(Turn(prompt, lead if lead.strip() else "", text, end))
         return found
 
@@ -145,7 +148,12 @@ class TurnTemplate:
 
     def said(self, prompt: str, text: str, *, cut: bool = False, ids: tuple[int, ...] | None = None) -> Turn:
         """A model's own text behind a prompt, as one turn; its thoughts are in it as it wrote them."""
-        return Turn(prompt, "", text.rstrip("\n").removesuffix(self.end), "" if cut else self.end, ids)
+        text = text.rstrip("\n").removesuffix(self.end) if self.end else text.rstrip("\n")
+        lead = ""
+        if not self.learn_thoughts and (spoken := split_thoughts(text, prompt).text) != text:
+            lead = text.removesuffix(spoken)
+            text = spoken
+        return Turn(prompt, lead, text, "" if cut else self.end, ids)
 
     def parse(self, text: str, *, open_turn: bool = False) -> list[Message]:
         """The messages for which the template writes exactly this text, user and assistant in turns."""

@@ -23,6 +23,7 @@ def turn_encoder(tokenizer: Any, data: DataSettings, vision: Vision | None = Non
         max_len=data.max_len,
         vision=vision,
         response_template=data.response_template,
+        learn_thoughts=data.learn_thoughts,
         plain_prompts=data.input_template is not None,
     )
 

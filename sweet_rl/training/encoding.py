@@ -116,12 +116,17 @@ class RowTurns:
     """Takes rows apart into turns."""
 
     def __init__(
-        self, tokenizer: Any, *, response_template: str | None = None, plain_prompts: bool = False
+        self,
+        tokenizer: Any,
+        *,
+        response_template: str | None = None,
+        learn_thoughts: bool = True,
+        plain_prompts: bool = False,
     ) -> None:
         self._tokenizer, self._plain_prompts, self._name = tokenizer, plain_prompts, tokenizer.name_or_path
         self._template: TurnTemplate | None = None
         if tokenizer.chat_template:
-            self._template = TurnTemplate(TokenizerChat(tokenizer))
+            self._template = TurnTemplate(TokenizerChat(tokenizer), learn_thoughts=learn_thoughts)
         elif tokenizer.eos_token is None:
             raise UsageError(f"The tokenizer of {tokenizer.name_or_path!r} has no end token (eos_token).")
         # What ends a turn; empty where the chat template writes nothing behind one.
@@ -391,7 +396,7 @@ class TurnEncoder:
             prompt_length = len(before) if row.prompt and not number else prompt_length
             start = len(before) + len(lead)
             if turn.ids is not None:  # they hold the lead, too
-                start, lead, said = len(before), [], list(turn.ids)
+                start, lead, said = len(before) + self._unlearned(turn), [], list(turn.ids)
             ids = (*before, *lead, *said)
             spans: tuple[Span, ...] = (Span(start, len(ids)),)
             if found and ids[: len(found[-1].ids)] == found[-1].ids:
@@ -402,6 +407,12 @@ class TurnEncoder:
             problem = "has nothing to learn: an empty turn, and no end token"
             raise DataError(problem, path=row.place, repair="Leave it out.")
         return found
+
+    def _unlearned(self, turn: Turn) -> int:
+        """How many of a turn's sampled ids are thoughts that are not learned."""
+        ids = list(turn.ids or ())
+        enough = (n for n in range(len(ids)) if len(self._tokenizer.decode(ids[:n])) >= len(turn.lead))
+        return next(enough, len(ids))
 
     def _fitted(self, sides: list[list[Branch]], report: EncodingReport) -> tuple[Side, ...] | None:
         """The sides cut to `max_len`; None if that cannot be done."""

@@ -89,6 +89,7 @@ class _Rows(Settings):
     response_template: str | None = flag(
         None, "text that opens a turn, where no chat template says it.", shown="all"
     )
+    learn_thoughts: bool = flag(True, "learn what the agent thought before it spoke, too.", shown="all")
 
 
 @dataclass(frozen=True, kw_only=True)

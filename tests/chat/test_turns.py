@@ -52,8 +52,8 @@ ASK, ANSWER = Message("user", "Which\n\none? "), Message("assistant", " The firs
 DIALOGUES = [[ASK, ANSWER], [SYSTEM, ASK, ANSWER], [SYSTEM, ASK, ANSWER, Message("user", ""), ANSWER]]
 
 
-def template_of(text=None):
-    return TurnTemplate(TokenizerChat(tiny_tokenizer(text) if text else tiny_tokenizer()))
+def template_of(text=None, **options):
+    return TurnTemplate(TokenizerChat(tiny_tokenizer(text) if text else tiny_tokenizer()), **options)
 
 
 def dialogue():
@@ -112,20 +112,23 @@ def test_a_header_inside_a_turn_opens_no_second_one():
     assert turn.text == said
 
 
-def test_thoughts_are_learned_and_stand_in_no_later_prompt():
-    template, thought = template_of(THINKING), "hm\n</think>\n\nFour."
+@pytest.mark.parametrize(
+    ("learn", "lead", "text"), [(True, "", "hm\n</think>\n\nFour."), (False, "hm\n</think>\n\n", "Four.")]
+)
+def test_thoughts_are_learned_or_only_read_and_stand_in_no_later_prompt(learn, lead, text):
+    template = template_of(THINKING, learn_thoughts=learn)
     asked = [{"role": "user", "content": "2+2?"}]
     for said in (
         {"role": "assistant", "content": "Four.", "reasoning_content": "hm"},
         {"role": "assistant", "content": "<think>hm</think>Four."},
     ):
         first, last = template.turns([*asked, said, *asked, {"role": "assistant", "content": "Again four."}])
-        assert (first.lead, first.text, first.end) == ("", thought, "<|end_turn|>")
+        assert (first.lead, first.text, first.end) == (lead, text, "<|end_turn|>")
         assert first.prompt.endswith("<|header|>assistant\n<think>\n")
         assert "hm" not in last.prompt
         assert (last.lead, last.text) == ("\n</think>\n\n", "Again four.")  # an empty thought is only read
-    raw = template.said(first.prompt, f"{thought}<|end_turn|>")
-    assert (raw.lead, raw.text, raw.end) == ("", thought, "<|end_turn|>")
+    (raw,) = [template.said(first.prompt, "hm\n</think>\n\nFour.<|end_turn|>")]
+    assert (raw.lead, raw.text, raw.end) == (lead, text, "<|end_turn|>")
 
 
 def test_what_opens_a_thought_is_learned_where_the_model_writes_it():

@@ -95,15 +95,16 @@ def test_lists_of_messages_with_and_without_the_prompt(prompt, repeats, tokenize
     )
 
 
-def test_thoughts_of_messages_are_learned():
+def test_thoughts_of_messages_are_learned_or_only_read():
     tokenizer = tiny_tokenizer(THINKING)
     said = [{"role": "assistant", "content": "four", "reasoning_content": "hm"}]
     rows = {"prompt": "2+2?", "chosen": said, "rejected": [{"role": "assistant", "content": "five"}]}
     pair = read_pair(rows, "pairs.jsonl", 1, DataSettings(dataset=""))
-    ((found,), _) = encode(tokenizer, pair)
-    assert scored(tokenizer, found.sides[0]) == ["hm\n</think>\n\nfour<|end_turn|>"]
-    whole = tokenizer.decode(found.branches[0].ids)
-    assert whole.endswith("<think>\nhm\n</think>\n\nfour<|end_turn|>")
+    for learn, wanted in ((True, "hm\n</think>\n\nfour<|end_turn|>"), (False, "four<|end_turn|>")):
+        ((found,), _) = encode(tokenizer, pair, learn_thoughts=learn)
+        assert scored(tokenizer, found.sides[0]) == [wanted]
+        whole = tokenizer.decode(found.branches[0].ids)
+        assert whole.endswith("<think>\nhm\n</think>\n\nfour<|end_turn|>")  # read in any case
 
 
 def test_sampled_ids_are_taken_as_they_are(tokenizer):
