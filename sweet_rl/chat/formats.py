@@ -8,12 +8,15 @@ Published behaviour: docs/published/sweet_rl.md#agent, #in-episodes; docs/publis
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 import logging
 import os
 import re
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
@@ -129,7 +132,60 @@ class TokenizerChat:
                 if isinstance(entry["content"], str):
                     entry["content"] = [{"type": "text", "text": entry["content"]}]
         options: dict[str, Any] = {"add_generation_prompt": open_turn, "tokenize": False}
-        return str(self.tokenizer.apply_chat_template(entries, **options))
+        try:
+            with _bounded():
+                prompt = str(self.tokenizer.apply_chat_template(entries, **options))
+            if len(prompt) <= LARGEST:
+                return prompt
+            problem = f"it makes a prompt of {len(prompt):,} characters"
+        except (RanAway, RecursionError, MemoryError, OverflowError) as error:
+            problem = first_line(error) if str(error) else f"it takes more than {SECONDS:g} s"
+        raise UsageError(
+            f"The chat template of {self.tokenizer.name_or_path!r} runs away: {problem}. Look at the loops and macros "
+            "in its chat_template.jinja (or tokenizer_config.json), or choose another model."
+        )
+
+
+SECONDS: Final = 10.0
+"""That one rendering may take; a template of a model takes less than a thousandth of one."""
+LARGEST: Final = 50_000_000
+"""Characters of a text, entries of a list, or a number, in a template."""
+
+
+class RanAway(Exception):
+    """A template, which is a stranger's program, takes too long or makes too much."""
+
+
+@cache
+def _limit_operators() -> None:
+    """From now on no operator of a template makes what no memory can hold."""
+    from jinja2.sandbox import SandboxedEnvironment
+
+    apply = SandboxedEnvironment.call_binop
+
+    def limited(self: SandboxedEnvironment, context: Any, operator: str, left: Any, right: Any) -> Any:
+        sizes = [len(one) if hasattr(one, "__len__") else abs(one) for one in (left, right)]
+        if sizes[0] * sizes[1] > LARGEST or (operator == "**" and sizes[1] > 16):
+            raise RanAway(f"it makes a value of more than {LARGEST:,} characters, or such a number")
+        return apply(self, context, operator, left, right)
+
+    SandboxedEnvironment.intercepted_binops = frozenset({"*", "**"})
+    SandboxedEnvironment.call_binop = limited  # type: ignore[method-assign]
+
+
+@contextmanager
+def _bounded() -> Iterator[None]:
+    """A block in which a template is rendered: another thread raises `RanAway` in it when its time is over."""
+    _limit_operators()
+    thread, stop = ctypes.c_ulong(threading.get_ident()), ctypes.pythonapi.PyThreadState_SetAsyncExc
+    timer = threading.Timer(SECONDS, stop, (thread, ctypes.py_object(RanAway)))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        stop(thread, None)  # what came too late
 
 
 class InstructedChat:
@@ -258,7 +314,7 @@ def _refusals() -> tuple[type[Exception], ...]:
     """What a template raises for messages that it cannot write."""
     from jinja2 import TemplateError  # comes with transformers
 
-    return TemplateError, TypeError, ValueError, ArithmeticError, RecursionError
+    return TemplateError, TypeError, ValueError, ArithmeticError
 
 
 EMBEDDED: Final = "embedded"
@@ -269,7 +325,7 @@ SMOLLM2_GGUF: Final = "SmolLM2-135M-Instruct.Q4_1.gguf"
 SMOLLM2_SHA256: Final = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 """Of that file, from which the folder is converted."""
 FETCHED: Final = ".fetched.json"
-"""In that folder: the digest of its source. Hidden: no part of the model."""
+"""In that folder: digests of its source and its files, with sizes and times. Hidden: no part of the model."""
 
 
 def user_cache() -> Path:
@@ -288,7 +344,7 @@ def model_path(model: str | Path) -> str:
     """What transformers and vLLM load for a name.
 
     Raises:
-        UsageError: `smollm2` is not in the user's cache.
+        UsageError: `smollm2` is not in the user's cache, or not as it was fetched.
     """
     folder = folder_of(model)
     if folder is not None and str(model) == SMOLLM2 and (problem := problem_of(folder)):
@@ -299,18 +355,34 @@ def model_path(model: str | Path) -> str:
 def problem_of(folder: Path) -> str:
     """What keeps a folder from being the fetched model, as a clause; empty if nothing does."""
     try:
-        source = json.loads((folder / FETCHED).read_text(encoding="utf-8"))["source"]
-    except (OSError, ValueError, KeyError, TypeError):
+        fetched = json.loads((folder / FETCHED).read_text(encoding="utf-8"))
+        if fetched["source"] != SMOLLM2_SHA256:
+            return f"in {str(folder)!r} was converted from another file (SHA-256 {fetched['source']})"
+        expected = fetched["files"]
+        names = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
+        if differing := sorted(names ^ expected.keys()):
+            return f"in {str(folder)!r} has other files than were fetched ({differing[0]!r})"
+        for name, then in expected.items():
+            facts = (folder / name).stat()
+            now = {"bytes": facts.st_size, "mtime": facts.st_mtime, "sha256": then["sha256"]}
+            if now != then and _digest_of(folder / name, facts.st_size, facts.st_mtime) != then["sha256"]:
+                return f"in {str(folder)!r} has changed since it was fetched ({name!r})"
+    except FileNotFoundError:
         return f"is not in the user's cache ({str(folder)!r})"
-    if source == SMOLLM2_SHA256:
-        return ""
-    return f"in {str(folder)!r} was converted from another file (SHA-256 {source})"
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return f"in {str(folder)!r} cannot be checked ({error})"
+    return ""
 
 
 def sha256_of(path: Path) -> str:
     """The digest of a whole file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@cache
+def _digest_of(path: Path, size: int, mtime: float) -> str:  # the same file is read once
+    return sha256_of(path)
 
 
 @cache

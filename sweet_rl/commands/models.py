@@ -69,9 +69,13 @@ def fetch_model(flags: FetchFlags, /) -> None:
                     (work / gguf.name).replace(gguf)
                 if problem_of(folder):
                     _convert(gguf, work / SMOLLM2)
-                    for path in (work / SMOLLM2).iterdir():
+                    files = {}
+                    for path in sorted((work / SMOLLM2).iterdir()):
                         sync_path(path)
-                    replace_file(work / SMOLLM2 / FETCHED, [json.dumps({"source": SMOLLM2_SHA256}).encode()])
+                        facts, digest = path.stat(), sha256_of(path)
+                        files[path.name] = {"bytes": facts.st_size, "mtime": facts.st_mtime, "sha256": digest}
+                    listed = json.dumps({"source": SMOLLM2_SHA256, "files": files}, indent=1)
+                    replace_file(work / SMOLLM2 / FETCHED, [listed.encode()])
                     if folder.exists():
                         changed = Path(tempfile.mkdtemp(prefix=f"{SMOLLM2}.changed.", dir=models))
                         folder.replace(changed / SMOLLM2)

@@ -155,7 +155,7 @@ class Dataset(Settings):
 
     dataset: str = flag(
         REQUIRED,
-        "pairs: .jsonl, .json or .csv files, or hub names (name@data_dir); several with commas between them.",
+        "pairs: .jsonl, .json, .csv, .parquet or .jsonl.gz files, or hub names (name@data_dir); several with commas between them.",
     )
 
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import gzip
 import io
 import itertools
 import json
 import os
 import tempfile
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NoReturn, TypeAlias, cast
@@ -34,10 +36,12 @@ def read_rows(path: str | Path) -> Iterator[tuple[int, dict[str, Json]]]:
         DataError: a line is not UTF-8, not JSON, or not an object; names it.
     """
     try:
-        with Path(path).open("rb") as file:
+        with gzip.open(path) if Path(path).suffix == ".gz" else Path(path).open("rb") as file:
             for number, line in enumerate(file, start=1):
                 if line.strip():
                     yield number, parse_line(line, path, number)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise UsageError(f"{str(path)!r} is cut or no gzip file: {error}.") from error
     except FileNotFoundError:
         raise UsageError(
             f"There is no file {str(path)!r}. Check the path (it is relative to {str(Path.cwd())!r})."
@@ -190,38 +194,54 @@ Rows: TypeAlias = Iterator[Row]
 def rows_of(name: str, *, most: int, split: str = "train", test_split: str = "test") -> tuple[list[Row], ...]:
     """Numbered rows of a file or of a data set on the hub, and of its test split; at most `most` of each.
 
-    `name` is a .jsonl, .json (a list of objects, or one a line) or .csv file; else a folder of files that the package
-    `datasets` reads, or a name on the hub (`name@data_dir`), which have the splits.
+    `name` is a .jsonl, .json, .csv or .parquet file, the first three also packed (.gz); else a folder or a name on the hub
+    (`name@data_dir`), which has the splits.
 
     Raises:
         UsageError: there is no such data, or a package is missing.
         DataError: names the row that is no object.
     """
-    suffix = Path(name).suffix.lower()
-    splits: tuple[Rows, Rows]
-    if suffix == ".csv" or suffix == ".json":
-        try:
-            content = Path(name).read_text(encoding="utf-8-sig")
-        except (OSError, ValueError) as error:
-            raise UsageError(f"Cannot read {name!r} as text: {first_line(error)}") from error
-        if suffix == ".csv":
-            splits = _csv_rows(name, content), iter(())
-        else:
-            splits = (
-                _json_rows(name, content) if content.lstrip().startswith("[") else read_rows(name),
-                iter(()),
-            )
-    elif suffix in {".jsonl", ".ndjson"}:
-        splits = read_rows(name), iter(())
-    elif Path(name).is_file():
-        raise UsageError(f"{name!r} has another ending than .jsonl, .json and .csv. Name its folder instead.")
-    else:
-        splits = _from_hub(name, split, test_split)
+    suffix = "".join(Path(name).suffixes[-2:]).lower().removesuffix(".gz")
+    readers = {
+        "jsonl": read_rows,
+        "ndjson": read_rows,
+        "json": _json_rows,
+        "csv": _csv_rows,
+        "parquet": _parquet_rows,
+    }
+    read = readers.get(suffix.rpartition(".")[2])
+    if read is None and Path(name).is_file():
+        raise UsageError(f"{name!r} has another ending than .jsonl, .json, .csv and .parquet (perhaps .gz).")
+    splits = (read(name), iter(())) if read else _from_hub(name, split, test_split)
     rows, test = (list(itertools.islice(some, most)) for some in splits)
     return rows, test
 
 
-def _json_rows(path: str, content: str) -> Rows:
+def _text(path: str) -> str:
+    try:
+        data = Path(path).read_bytes()
+        return (gzip.decompress(data) if path.endswith(".gz") else data).decode("utf-8-sig")
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise UsageError(f"Cannot read {path!r} as text: {first_line(error)}") from error
+
+
+def _parquet_rows(path: str) -> Rows:
+    try:
+        import pyarrow.parquet as parquet
+    except ImportError as error:
+        raise missing_package("pyarrow", "datasets", needed_for=f"the Parquet file {path!r}") from error
+    try:
+        yield from enumerate(parquet.read_table(path).to_pylist(), 1)
+    except (OSError, ValueError) as error:  # as ArrowInvalid is
+        raise UsageError(f"Cannot read {path!r} as a Parquet file: {first_line(error)}") from error
+
+
+def _json_rows(path: str) -> Rows:
+    """A JSON file: one list of objects (numbered from 1), or one object a line."""
+    content = _text(path)
+    if not content.lstrip().startswith("["):
+        yield from read_rows(path)
+        return
     try:
         rows = json.loads(content)
     except (ValueError, RecursionError) as error:
@@ -233,9 +253,9 @@ def _json_rows(path: str, content: str) -> Rows:
         yield number, row
 
 
-def _csv_rows(path: str, content: str) -> Rows:
+def _csv_rows(path: str) -> Rows:
     csv.field_size_limit(2**31 - 1)
-    reader = csv.DictReader(io.StringIO(content, newline=""))
+    reader = csv.DictReader(io.StringIO(_text(path), newline=""))
     try:
         for row in reader:
             yield reader.line_num, dict(row)
@@ -256,8 +276,8 @@ def _from_hub(name: str, split: str, test_split: str) -> tuple[Rows, Rows]:
         loaded = datasets.load_dataset(path, data_dir=data_dir or None)
     except (OSError, ValueError, ConnectionError, datasets.exceptions.DatasetsError) as error:
         raise UsageError(
-            f"No dataset could be loaded from {name!r}: {first_line(error)} Name a .jsonl, .json or .csv "
-            "file, or a dataset that is in the local cache or on the hub."
+            f"No dataset could be loaded from {name!r}: {first_line(error)} Name a .jsonl, .json, .csv or "
+            ".parquet file, or a dataset that is in the local cache or on the hub."
         ) from error
     if split not in loaded:
         raise UsageError(f"The dataset {name!r} has no split {split!r}; it has {', '.join(loaded)}.")

@@ -10,6 +10,7 @@ Published behaviour: docs/published/sweet_rl.md#files, #preference-training, #tr
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -245,17 +246,19 @@ class _Fields:
         """The prompt and the sides; published: a prompt that the sides repeat is not found out."""
         prompt, sides = self._said(key) if key else Said(), [self._side(name) for name in names]
         if not published:
-            if system := self._row.get("system"):
-                raise self.fail(
-                    "is not read", "system", system, "Write it as the first of the prompt's messages."
-                )
-            prompt, sides = self._once(prompt, sides)
+            prompt, sides = self._with_system(*self._once(prompt, sides))
         if template and prompt.text:
             prompt = replace(prompt, text=template.replace("{}", prompt.text))
         return prompt, sides
 
     def _said(self, name: str) -> Said:
         value = self._row.get(name)
+        if isinstance(value, str) and value.lstrip().startswith(("[{", "{'role'")):  # in a table's cell
+            try:
+                value = json.loads(value)
+            except ValueError:
+                if "role" in value:
+                    raise self.fail("is a list of messages that is no JSON", name, value) from None
         if isinstance(value, list) and value:
             for place, message in enumerate(value):
                 self._check_message(message, f"{name}[{place}]")
@@ -323,6 +326,22 @@ class _Fields:
             repair = "Repeat the prompt in both sides or in none of them."
             problem = "begins with a user's message, and so ends the prompt"
             raise self.fail(problem, "prompt", begins.messages[0], repair)
+        return prompt, sides
+
+    def _with_system(self, prompt: Said, sides: list[Said]) -> tuple[Said, list[Said]]:
+        """Prompt and sides behind the text of a column `system`, where the rows have one."""
+        if not (system := self._row.get("system")):
+            return prompt, sides
+        entry = {"role": "system", "content": self._text(str(system), "system")}
+        asked = prompt.messages or (({"role": "user", "content": prompt.text},) if prompt else ())
+        for first in [asked[:1]] if prompt else [side.messages[:1] for side in sides]:
+            if not first or (first[0]["role"] == "system" and first[0] != entry):
+                problem = "is another system text than the dialogue has, or the dialogue is a text"
+                raise self.fail(problem, "system", system)
+        if prompt and asked[0] != entry:
+            prompt = replace(prompt, text="", messages=(entry, *asked))
+        elif not prompt and sides[0].messages[0] != entry:
+            sides = [replace(side, messages=(entry, *side.messages)) for side in sides]
         return prompt, sides
 
     def _behind(self, prompt: Said, side: Said) -> Said:

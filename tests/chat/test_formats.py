@@ -1,10 +1,20 @@
 """Prompts, held to the goldens; templates that refuse or drop a system message; transcripts and Reflect-RL's texts."""
 
 import json
+import time
 
 import pytest
 
-from sweet_rl.chat import EMBEDDED, InstructedChat, PlainChat, TokenizerChat, load_tokenizer, with_system
+from sweet_rl.chat import (
+    EMBEDDED,
+    InstructedChat,
+    PlainChat,
+    TokenizerChat,
+    formats,
+    load_tokenizer,
+    model_path,
+    with_system,
+)  # fmt: skip
 from sweet_rl.chat import reflect_format as texts
 from sweet_rl.chat.formats import LastObservation, WholeTranscript
 from sweet_rl.chat.reflect_format import ACTION_MARKER, ANALYSE_MARKER, CHOICES, policy_prompt, split_prompt
@@ -136,6 +146,45 @@ def test_transcripts():
     messages = [RULES, *dialogue("A hall.", "north", "A cave.")]
     assert (LastObservation().render(messages), LastObservation().render([])) == ("A cave.", "")
     assert (WholeTranscript().render(messages[:3]), WholeTranscript().render([])) == ("A hall.\nnorth\n", "")
+
+
+SAID = "{{ messages[0]['content'] }}"
+TEMPLATES = {
+    "a long range": "{% for i in range(10**9) %}x{% endfor %}",
+    "a range of a range": "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+    "messages by messages": "{% for i in range(9999) %}{% for a in messages %}{% for j in range(9999) %}{% endfor %}{% endfor %}{% endfor %}",
+    "a text times a number": "{{ 'a' * 10**9 }}",
+    "by and by": "{% set n = 1000 %}{{ 'a' * n * n * n * n }}",
+    "a list times a number": "{{ ([0] * 1000000000)|length }}",
+    "a power": "{{ 10**10**9 }}",
+    "a macro of itself": "{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}",
+    "a tree of macros": "{% macro f(x) %}{% if x > 0 %}{{ f(x - 1) }}{{ f(x - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
+    "a long text": "{% for i in range(9999) %}{% for j in range(999) %}0123456789{% endfor %}{% endfor %}",
+    "many brackets": "{{ " + "(" * 10_000 + ")" * 10_000 + " }}",
+    "many blocks": "{% if a %}" * 3_000 + "{% endif %}" * 3_000,
+}
+
+
+@pytest.fixture
+def tokenizer():
+    return load_tokenizer(model_path(EMBEDDED))
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_it_is_stopped(tokenizer, name, monkeypatch):
+    monkeypatch.setattr(formats, "SECONDS", 0.5)
+    tokenizer.chat_template = TEMPLATES[name] + SAID
+    started = time.monotonic()
+    with pytest.raises(UsageError, match=r"The chat template of '.*agent' runs away: .*chat_template\.jinja"):
+        TokenizerChat(tokenizer)
+    assert time.monotonic() - started < 20
+
+
+def test_what_templates_reckon_with_is_as_it_was(tokenizer):
+    tokenizer.chat_template = (
+        "{{ 3 * 4 }} {{ 2**10 }} {{ 'ab' * 3 }} {{ ([1] * 2)|length }} {{ 2 * 1.5 }}" + SAID
+    )
+    assert TokenizerChat(tokenizer).render([Message("user", "Hi.")]) == "12 1024 ababab 2 3.0Hi."
 
 
 TAXI = world_of("dangerous_taxi").learning.head

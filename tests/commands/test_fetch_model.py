@@ -1,5 +1,6 @@
 """`sweet-rl fetch_model smollm2` and the name `smollm2`, with a small file in place of the real one."""
 
+import os
 import subprocess
 import sys
 import zipfile
@@ -70,12 +71,33 @@ def test_what_is_fetched_is_the_model_of_that_name(cache, gguf, tmp_path, monkey
     assert capsys.readouterr().out.count(f"smollm2: {cache / 'smollm2'}\nfor llama.cpp: {cache}") == 3
 
 
-def test_a_model_of_another_file_is_refused_and_the_command_repairs_it(cache, gguf, capsys):
+def test_a_copy_of_the_cache_is_as_good(cache, gguf):
     fetch_model("smollm2", file=gguf)
-    marker = cache / "smollm2" / formats.FETCHED
-    marker.write_text(marker.read_text().replace(DIGEST, "0" * 64))
+    os.utime(cache / "smollm2/model.safetensors", (1, 1))
+    assert model_path("smollm2") == str(cache / "smollm2")
+
+
+CHANGES = {
+    "has changed since it was fetched \\('model.safetensors'\\)": lambda folder: (
+        folder / "model.safetensors"
+    ).write_bytes(GGUF[::-1] * 2),
+    "has other files than were fetched \\('adapter_config.json'\\)": lambda folder: (
+        folder / "adapter_config.json"
+    ).write_text("{}"),
+    "has other files than were fetched \\('config.json'\\)": lambda folder: (folder / "config.json").unlink(),
+    "was converted from another file": lambda folder: (folder / formats.FETCHED).write_text(
+        (folder / formats.FETCHED).read_text().replace(DIGEST, "0" * 64)
+    ),
+    "cannot be checked": lambda folder: (folder / formats.FETCHED).write_text("[1]"),
+}
+
+
+@pytest.mark.parametrize("says", CHANGES)
+def test_a_changed_model_is_refused_and_the_command_repairs_it(says, cache, gguf, capsys):
+    fetch_model("smollm2", file=gguf)
+    CHANGES[says](cache / "smollm2")
     changed = {path.name: path.read_bytes() for path in (cache / "smollm2").iterdir()}
-    with pytest.raises(UsageError, match=r"was converted from another file.* sweet-rl fetch_model smollm2"):
+    with pytest.raises(UsageError, match=rf"{says}.* sweet-rl fetch_model smollm2"):
         model_path("smollm2")
     fetch_model("smollm2")
     assert model_path("smollm2")

@@ -1,5 +1,6 @@
 """Pairs, dialogues and pictures from files, and what is said about rows that are none."""
 
+import gzip
 import json
 
 import pytest
@@ -43,6 +44,25 @@ def test_prompts_and_templates(tmp_path):
 
 SAY = {"role": "assistant", "content": "yes"}
 ASK = {"role": "user", "content": "q"}
+
+
+def test_files_that_are_packed_or_tables(tmp_path, shared):
+    rows = read(shared / "cases/data/p.parquet")
+    assert [row.line for row in rows] == [1, 2, 3, 4]
+    assert rows[0].sides[0].messages == ({"role": "assistant", "content": "Four."},)
+    for name, text in (
+        ("a.json.gz", '[{"chosen": "a", "rejected": "b"}]'),
+        ("a.csv.gz", "chosen,rejected\na,b\n"),
+    ):
+        (tmp_path / name).write_bytes(gzip.compress(text.encode()))
+        assert texts(read(tmp_path / name)) == [("", "a", "b")]
+    packed = tmp_path / "a.jsonl.gz"
+    with gzip.open(packed, "wt") as file:
+        file.write('{"chosen": "a", "rejected": "b"}\n')
+    assert texts(read(packed)) == [("", "a", "b")]
+    packed.write_bytes(packed.read_bytes()[:-9])
+    with pytest.raises(UsageError, match="is cut or no gzip file"):
+        read(packed)
 
 
 def test_an_empty_turn_of_an_agent_is_a_turn_and_an_empty_text_of_others_is_none(tmp_path):

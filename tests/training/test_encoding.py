@@ -61,6 +61,8 @@ def test_a_plain_prompt_is_what_a_user_said(tokenizer):
         found, pair = read(tokenizer, plain | {"prompt": prompt})
         assert found == ["yes<|end_turn|>", "no<|end_turn|>"]
         assert tokenizer.decode(pair.branches[0].ids) == f"{asked}yes{TURN_END}"
+    _, pair = read(tokenizer, plain | {"prompt": "Question: what?", "system": "Be terse."})
+    assert tokenizer.decode(pair.branches[0].ids).startswith(f"<|begin|>{turn('system', 'Be terse.')}")
     rows = [row("yes", "no", "Q: what? A: ")]
     ((pair,), _) = encode(tokenizer, *rows, plain_prompts=True)  # --input_template
     assert tokenizer.decode(pair.branches[0].ids) == f"Q: what? A: yes{TURN_END}"
@@ -367,7 +369,8 @@ def test_tags_of_thoughts_are_text_where_the_template_knows_none(tokenizer):
         ({"prompt": "hi", "chosen": "a<|im_end|>", "rejected": "b"}, "the mark '<|im_end|>'"),
         ({"prompt": [{"role": "user", "content": "q"}], "chosen": [{"role": "user", "content": "r"}, {"role": "assistant", "content": "a"}], "rejected": "b"}, "and so ends the prompt"),
         ({"chosen": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "", "tool_calls": [{}]}], "rejected": "b"}, "calls a tool"),
-        ({"prompt": "q", "system": "s", "chosen": "a", "rejected": "b"}, "first of the prompt's messages"),
+        ({"prompt": "q", "chosen": '[{"role": "assistant", "content": "a"}', "rejected": "b"}, "no JSON"),
+        ({"prompt": [{"role": "system", "content": "t"}], "system": "s", "chosen": "a", "rejected": "b"}, "another system text"),
         ({"prompt": "q", "chosen": "a", "rejected": "b", "chosen_token_ids": [-1]}, "must be a list of token ids"),
         ({"prompt": ASK + OPEN, "chosen": "a", "rejected": "b", "chosen_token_ids": [99999], "rejected_token_ids": [5], "tokenizer": "own"}, "is none of the tokenizer's"),
     ],
