@@ -138,6 +138,7 @@ def run_ours(folder: Path, arguments: argparse.Namespace, *, tree: bool = True) 
             train_batch_size=arguments.pairs_per_turn,
             max_tokens_per_batch=arguments.budget,
             prefix_tree=tree,
+            reference_cache="none",
             quiet=True,
         )
     return clock.result()

@@ -20,7 +20,7 @@ from tests.conftest import ROOT
 from tests.tiny_models import save_tiny_llama
 from tests.training.pairs import dialogue_pairs, write_pairs
 
-TRAINING = {"train_batch_size": 4, "eval_fraction": 0, "device": "cpu"}
+TRAINING = {"train_batch_size": 4, "eval_fraction": 0, "device": "cpu", "reference_cache": "none"}
 
 
 @pytest.fixture

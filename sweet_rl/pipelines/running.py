@@ -239,7 +239,7 @@ _HOW: Final = frozenset(
         *("quiet", "overwrite", "to_continue", "load_checkpoint", "resume", "retry"),
         *("hostname", "port", "env_base_url", "agent_base_url", "reflection_base_url", "base_url", "prices"),
         *("request_timeout_s", "request_attempts", "request_patience_s", "max_failed", "vllm_python"),
-        *("ray_address", "browsers", "render_cache", "log_to", "use_tensorboard"),
+        *("ray_address", "browsers", "render_cache", "reference_cache", "log_to", "use_tensorboard"),
         *("use_wandb", "wandb_org", "wandb_group", "wandb_project", "wandb_run_name"),
     }
 )

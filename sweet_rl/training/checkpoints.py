@@ -202,6 +202,19 @@ def downloaded(name: str) -> Path | None:
         return None
 
 
+def weights_digest(name: str) -> str | None:
+    """A fingerprint of a model's files, by all of their content; None where they are not found."""
+    folder = Path(model_path(name))
+    folder = folder if folder.is_dir() else downloaded(name) or folder
+    files = [path for path in sorted(folder.glob("*")) if path.suffix in {".safetensors", ".bin"}]
+    if not files:
+        return None
+    total = hashlib.sha256()
+    for path in (*files, *folder.glob("config.json")):
+        total.update(f"{path.name} {_digest(path)['sha256']}\n".encode())
+    return total.hexdigest()[:16]
+
+
 def covered(folder: Path, path: Path) -> str:
     """What is wrong with a run's file up to where it was when the newest checkpoint in `folder` was made.
 

@@ -25,6 +25,7 @@ from torch.utils.checkpoint import checkpoint
 from sweet_rl.errors import ServiceError, first_line
 from sweet_rl.training.attention import inputs_of
 from sweet_rl.training.batches import Batch, Reading, Shown, ValueBatch
+from sweet_rl.training.encoding import Encoded
 from sweet_rl.training.losses import PairLogps, pair_losses, value_losses
 from sweet_rl.training.settings import LossSettings, TrainSettings
 
@@ -261,6 +262,11 @@ class CriticObjective:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+MOST_TOKENS = 32_768  # No more than that, whatever is free: other programs may want it
+# Share of a GPU's memory that stays free: it comes in pieces, and other programs use the same GPU.
+MARGIN = 0.1
+PADDING = 0.2  # Share of a micro-batch's places that are left for padding, which packs do not count
+CARD = "cuda"  # The kind of device whose memory is measured
 REPAIR = (
     "Use --gradient_checkpointing True or --bf16 True, lower --max_tokens_per_batch, "
     "--micro_train_batch_size or --max_len, or end what else uses the memory."
@@ -314,3 +320,39 @@ def free_cache() -> None:
     """Give back what torch keeps for later; nothing without a GPU."""
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
+
+
+def tokens_that_fit(
+    rows: Sequence[Encoded], work: Callable[[Sequence[Encoded]], int], *, reserve: int, device: torch.device
+) -> int:
+    """Tokens of a micro-batch for which a GPU, with the model on it, has room beside `reserve` bytes.
+
+    `work` is a forward and backward pass over some rows, and gives its `places`. Passes over the longest rows
+    show what a further token takes, with this model, attention and way of keeping activations; a place in a
+    shorter row takes less. Raises torch's error where the longest row alone is too large.
+    """
+
+    def measured(count: int) -> tuple[int, int]:
+        torch.cuda.reset_peak_memory_stats(device)
+        return work(longest[:count]), torch.cuda.max_memory_allocated(device)
+
+    longest = sorted(rows, key=lambda row: -row.length)
+    work(longest[:1])  # gradients are there from now on, and what kernels keep
+    held = torch.cuda.memory_allocated(device)
+    few, least = measured(1)
+    needed = max(few, longest[0].length)
+    many, most, count = few, least, 1
+    try:
+        while many < 2 * few and count < len(longest):
+            count = min(2 * count, len(longest))
+            many, most = measured(count)
+    except RuntimeError as error:
+        if not exhausted(error):
+            raise
+        return needed
+    a_place = (most - least) / (many - few) if most > least and many > few else (least - held) / few
+    free_cache()
+    free, whole = torch.cuda.mem_get_info(device)
+    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    room = free + kept - reserve - MARGIN * whole - (least - held)
+    return max(needed, min(MOST_TOKENS, few + int(room / max(a_place, 1.0))))

@@ -9,22 +9,25 @@ Published behaviour: docs/published/sweet_rl.md#preference-training, #reward-mod
 from __future__ import annotations
 
 import gc
-import hashlib
-import json
 import os
 import random
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as save_tensors
 from torch import Tensor
 from transformers import set_seed
 
 from sweet_rl import tracking
+from sweet_rl.chat import tokenizer_digest
+from sweet_rl.chat.formats import user_cache
 from sweet_rl.errors import UsageError
-from sweet_rl.records import replace_rows
+from sweet_rl.records import replace_file, replace_rows
 from sweet_rl.training import checkpoints, forward, models, sharding
 from sweet_rl.training.attention import attention_span
 from sweet_rl.training.batches import Collator, Reader, ValueCollator, to_device
@@ -41,10 +44,18 @@ from sweet_rl.training.forward import (
 from sweet_rl.training.losses import PairLogps, pair_losses
 from sweet_rl.training.processes import from_main, rank, world_size
 from sweet_rl.training.settings import DataSettings, DPOSettings, SFTSettings, TrainSettings
-from sweet_rl.training.steps import by_memory, packs_of, steps_of
-from sweet_rl.training.trainer import Rows, Run, Say, StepTrainer
+from sweet_rl.training.steps import packs_of, steps_of
+from sweet_rl.training.trainer import (
+    Rows,
+    Run,
+    Say,
+    StepTrainer,
+    check_sizes,
+    pairs_digest,
+    show_pictures,
+)  # fmt: skip
 from sweet_rl.training.vision import Vision
-from sweet_rl.types import Json
+from sweet_rl.types import Json, digest
 
 RowT = TypeVar("RowT", bound=Encoded)
 
@@ -103,7 +114,7 @@ def train_dpo(settings: DPOSettings, say: Say) -> None:
     say = once(say)
     run = begin("train_dpo", settings, _pair_rows(settings, say), say)
     with sharding.lost_processes_named(settings):
-        reference, model = reference_and_policy(run)
+        reference, model = reference_and_policy(settings, run)
     collator = Collator(settings.reduction, reader(model, run.rows, settings), reference)
     fit(run, model, collator=collator, objective=PreferenceObjective)
 
@@ -218,25 +229,6 @@ def hold_out(
     return train, [row for row in rows if row.index in held]
 
 
-def check_sizes(model: Any, rows: Sequence[Encoded], settings: TrainSettings) -> None:
-    """Raises UsageError for ids or lengths that the model has no embedding for, and for unseen pictures."""
-    config, name = model.config.get_text_config(), model.name_or_path
-    if show_pictures(rows) and not hasattr(model.config, "image_token_id"):
-        raise UsageError(f"{name!r} reads no pictures, and the data have some.")
-    longest = max(row.length for row in rows)
-    context = getattr(config, "max_position_embeddings", None)
-    if context is not None and longest > context:
-        what = f"The longest row has {longest:,} tokens, and {name!r} reads {context:,}"
-        raise UsageError(f"{what}: set --max_len {context} (it is {settings.max_len}).")
-    for row in rows:
-        largest = max(max(branch.ids) for branch in row.branches)
-        if largest >= config.vocab_size:
-            what = (
-                f"{row.row.place} has the token id {largest}, but {name!r} knows {config.vocab_size:,} tokens"
-            )
-            raise UsageError(f"{what}: its tokenizer does not belong to it.")
-
-
 def begin(stage: str, settings: TrainSettings, rows: Rows, say: Say, *, share: bool = True) -> Run:
     """Plan the steps, join the other processes, if there are some, and find the checkpoint to resume from."""
     pictured = show_pictures(rows.all)
@@ -248,11 +240,6 @@ def begin(stage: str, settings: TrainSettings, rows: Rows, say: Say, *, share: b
                 "on one process, or on one sort."
             )
     share = share and settings.prefix_tree and not pictured
-    cuda = torch.cuda.is_available() and settings.device != "cpu"
-    alone = world_size() == 1 and sharding.engine_of(settings) is None
-    by_row = not settings.aux_loss_coef and not (stage == "train_reward_model" and settings.published)
-    if cuda and alone and by_row:
-        settings = by_memory(settings, rows.all)
     steps = steps_of(settings, rows.train, share=share)
     held_out = packs_of(rows.held_out, settings, share=share, world=world_size())
     arguments = sharding.training_arguments(settings, steps.accumulation)
@@ -271,7 +258,7 @@ def begin(stage: str, settings: TrainSettings, rows: Rows, say: Say, *, share: b
         with sharding.lost_processes_named(settings):
             resume = from_main(found)
     set_seed(settings.seed)
-    return Run(settings, rows, steps, held_out, arguments, resume, made_from, say)
+    return Run(settings, rows, steps, held_out, arguments, resume, made_from, share, say)
 
 
 def _made_from(stage: str, settings: TrainSettings, rows: Rows) -> dict[str, Json]:
@@ -296,52 +283,81 @@ def _made_from(stage: str, settings: TrainSettings, rows: Rows) -> dict[str, Jso
     }
 
 
-def pairs_digest(pairs: Sequence[Encoded]) -> str:
-    """A fingerprint of the tokens, the scored positions and the pictures."""
-    total = hashlib.sha256()
-    for pair in pairs:
-        for side in pair.sides:
-            for branch in side.branches:
-                scored = [pair.index, side.denominator, *map(tuple, branch.scored)]
-                total.update(json.dumps([branch.ids, scored]).encode())
-                total.update("".join(picture.digest for picture in branch.pictures).encode())
-    return total.hexdigest()[:16]
-
-
-def show_pictures(rows: Sequence[Encoded]) -> bool:
-    """Whether any does. Such rows share no tokens: a tree's positions have one axis, a picture's three."""
-    return any(branch.pictures for row in rows for branch in row.branches)
-
-
 def reader(model: Any, rows: Rows, settings: TrainSettings) -> Reader:
     """How this model, with or without an adapter, reads rows: what they share once, if it can and the flags say so."""
     span = attention_span(models.bare_model(model)) if settings.prefix_tree else 0
     return Reader(rows.pad_id, span, with_attention=settings.aux_loss_coef > 0, vision=rows.vision)
 
 
-def reference_and_policy(run: Run) -> tuple[Tensor, Any]:
+def reference_and_policy(settings: DPOSettings, run: Run) -> tuple[Tensor, Any]:
     """[rows of the data, 2] under the reference, asked once before training, and the policy; never both at once.
 
-    The reference is the base model itself, before an adapter is put on it, unless another one is named.
+    The reference is the base model itself, before an adapter is put on it, unless another one is named. Its numbers
+    are kept for later trainings on the same pairs.
     """
-    settings, rows, device = run.settings, run.rows, run.arguments.device
-    half = sharding.half_weights(settings)
+    rows, device, half = run.rows, run.arguments.device, sharding.half_weights(settings)
     name = settings.ref_pretrain or settings.pretrain
-    policy = None
-    asked = reference = models.load_model(name, settings, half=half)
-    check_sizes(reference, rows.all, settings)
-    if sharding.shards_weights(settings):
-        asked = sharding.sharded_for_scoring(reference, run.arguments, settings)
+    policy, identity = None, _identity(name, rows, settings) if rank() == 0 else {}
+    path = Path(settings.reference_cache or user_cache() / "reference") / f"{digest(identity)}.safetensors"
+    scores = from_main(lambda: _kept(path, identity) if identity else None)
+    if scores is None:
+        asked = reference = models.load_model(name, settings, half=half)
+        check_sizes(reference, rows.all, settings)
+        if sharding.shards_weights(settings):
+            asked = sharding.sharded_for_scoring(reference, run.arguments, settings)
+        else:
+            reference.to(device)
+            policy = reference if name == settings.pretrain else None
+        scores = _scores(asked, reference, settings, rows, device, world=world_size())
+        del reference, asked
+        if identity and scores.isfinite().all():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(path, [save_tensors({"logps": scores.contiguous()}, metadata=identity)])
     else:
-        reference.to(device)
-        policy = reference if name == settings.pretrain else None
-    scores = _scores(asked, reference, settings, rows, device, world=world_size())
-    del reference, asked
+        run.say(f"the reference's log-probabilities: {path}")
     if policy is None:
         gc.collect()
         policy = models.load_model(settings.pretrain, settings, half=half)
         check_sizes(policy, rows.all, settings)
     return scores[:, :2].contiguous(), models.trainable(policy, settings)
+
+
+def _identity(name: str, rows: Rows, settings: DPOSettings) -> dict[str, str]:
+    """All that decides about a reference's numbers; {} where they are not to be kept."""
+    weights = None if settings.reference_cache == "none" else checkpoints.weights_digest(name)
+    if weights is None:
+        return {}
+    return {
+        "model": weights,
+        "tokenizer": tokenizer_digest(rows.tokenizer),
+        "data": pairs_digest(rows.all),
+        "reduction": settings.reduction,
+        "precision": f"{settings.dtype}, bf16 {settings.bf16}, 4 bit {settings.load_in_4bit}",
+        "pixels": f"{settings.image_processor}, {settings.min_pixels} to {settings.max_pixels}",
+    }
+
+
+def _kept(path: Path, identity: dict[str, str]) -> Tensor | None:
+    """A reference's numbers as they were saved; None if they never were."""
+    if not path.exists():
+        return None
+    try:
+        with safe_open(path, framework="pt") as file:
+            theirs, logps = file.metadata() or {}, file.get_tensor("logps")
+    except (SafetensorError, OSError) as error:
+        raise _useless(path, f"is damaged ({error})") from error
+    if differs := [name for name in identity if theirs.get(name) != identity[name]]:
+        raise _useless(path, f"was made with another {', another '.join(differs)}")
+    if not logps.isfinite().all():
+        raise _useless(path, "holds a number that is not finite")
+    return logps  # type: ignore[no-any-return]
+
+
+def _useless(path: Path, why: str) -> UsageError:
+    return UsageError(
+        f"The reference's log-probabilities in {str(path)!r} cannot be used: the file {why}. Delete it, and they are "
+        "computed again."
+    )
 
 
 def _scores(
@@ -388,6 +404,7 @@ def fit(
     bare = models.bare_model(model)
     kind = type(bare)  # an engine may put another class in its place
     losses_of = objective(bare, run.settings)
+    run = _as_memory_allows(run, model, collator, losses_of)
     settings, resumes = run.settings, run.resume is not None
     if rank() == 0 and settings.save_steps > 0 and not settings.load_checkpoint:
         for earlier in checkpoints.checkpoints_in(Path(settings.ckpt_path)):  # they would count as newer
@@ -409,6 +426,39 @@ def fit(
             run.say(f"held out: {accuracy}loss {shown['eval_loss']:.4f}")
         save(trainer, run, kind)
     run.say(f"model and tokenizer: {settings.save_path}")
+
+
+def _as_memory_allows(run: Run, model: Any, collator: Callable[[Any], Any], objective: Objective) -> Run:
+    """The run, packed by as many tokens as one GPU has room for, if the flags say nothing about packs."""
+    options, device, world = run.settings, run.arguments.device, world_size()
+    said = options.max_tokens_per_batch or options.micro_train_batch_size
+    one = world == 1 and sharding.engine_of(run.settings) is None
+    if said or not one or device.type != forward.CARD or not objective.by_row:
+        return run
+
+    def work(rows: Sequence[Encoded]) -> int:
+        batch = to_device(collator([(row, 0.0) for row in rows]), device)
+        with torch.autocast(device.type, torch.bfloat16, enabled=run.settings.bf16):
+            losses = objective(model, batch)
+        losses.total_B.sum().backward()  # type: ignore[no-untyped-call]
+        return forward.places(batch)
+
+    if not run.settings.load_in_4bit:  # which is there already
+        model.to(device)
+    model.train()
+    trained = (parameter for parameter in model.parameters() if parameter.requires_grad)
+    adam = sum(2 * parameter.numel() * parameter.element_size() for parameter in trained)
+    longest = max(run.rows.all, key=lambda row: row.length)
+    with forward.explained(f"{longest.row.place} alone takes it. {forward.REPAIR}"):
+        most = forward.tokens_that_fit(run.rows.all, work, reserve=adam, device=device)
+    model.zero_grad()
+    tokens = max(longest.length, int(most * (1 - forward.PADDING)))
+    run.say(f"{tokens:,} tokens in one forward pass, by the GPU's free memory")
+    settings = replace(options, max_tokens_per_batch=tokens)
+    steps = steps_of(settings, run.rows.train, share=run.share)
+    run.arguments.gradient_accumulation_steps = steps.accumulation
+    held_out = packs_of(run.rows.held_out, settings, share=run.share, world=world)
+    return run._replace(settings=settings, steps=steps, held_out_packs=held_out, most_places=most)
 
 
 def save(trainer: Any, run: Run, kind: type) -> None:

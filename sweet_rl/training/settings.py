@@ -200,10 +200,12 @@ class OptimizerSettings(Settings):
     max_epochs: int = flag(1, "passes over the data.", at_least=1)
     train_batch_size: int = flag(128, "rows of one update, over all processes.", at_least=1)
     micro_train_batch_size: int | None = flag(
-        None, "rows in one forward pass at most; default 8, on one GPU by tokens.", at_least=1
+        None, "rows in one forward pass at most; default 8, on one GPU as memory allows.", at_least=1
     )
     max_tokens_per_batch: int | None = flag(
-        None, "tokens in one forward pass at most, shared ones once; default on one GPU 32,768.", at_least=1
+        None,
+        "tokens in one forward pass at most, shared ones once; default on one GPU: measured.",
+        at_least=1,
     )
     lr_scheduler: Literal["cosine_with_floor", "linear", "constant"] = flag(
         "cosine_with_floor", "cosine_with_floor (to a tenth), linear (to 0) or constant.", shown="all"
@@ -348,6 +350,9 @@ class DPOSettings(Pretrain, TrainSettings):
     )
     eval_only: bool = flag(
         False, "train nothing; write each pair's log-probabilities and losses to metrics_path.", shown="all"
+    )
+    reference_cache: str | None = flag(
+        None, "folder that keeps the reference's numbers; default in the user's cache; none.", shown="all"
     )
     ref_offload: bool = flag(False, "of no effect: the reference is freed before training.", shown="never")
     packing_samples: bool = flag(False, "not there: in the published code it does not run.", shown="never")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 from torch.utils.data import Dataset
@@ -23,7 +22,6 @@ from sweet_rl.training.settings import TrainSettings
 Packs = Callable[[list[int]], list[list[int]]]
 
 ROWS = 8  # of a micro-batch where nothing is said about it
-MOST_TOKENS = 32_768  # of one on a GPU, likewise; fewer where memory does not suffice
 _STEPS_SORTED_TOGETHER = 16  # More would save little padding, and make steps less random
 
 
@@ -210,14 +208,6 @@ def packs_of(rows: Sequence[Encoded], settings: TrainSettings, *, share: bool, w
     if settings.max_tokens_per_batch is None:
         return by_count(order, most=settings.micro_train_batch_size or ROWS, world=world)
     return ByTokens(rows, order, budget=settings.max_tokens_per_batch, share=share, world=world)
-
-
-def by_memory(settings: TrainSettings, rows: Sequence[Encoded]) -> TrainSettings:
-    """The settings of one GPU: where flags say nothing, as many tokens at once as it may have room for."""
-    if settings.max_tokens_per_batch or settings.micro_train_batch_size:
-        return settings
-    largest = max(sum(len(branch.ids) for branch in row.branches) for row in rows)
-    return replace(settings, max_tokens_per_batch=max(largest, MOST_TOKENS))  # less where that is too much
 
 
 def steps_of(settings: TrainSettings, rows: Sequence[Encoded], *, share: bool) -> StepSampler:

@@ -7,6 +7,8 @@ memory does not suffice is begun again with smaller micro-batches, and checkpoin
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +21,7 @@ from torch.utils.data import DataLoader
 from transformers import PrinterCallback, ProgressCallback, Trainer, TrainerCallback, TrainingArguments
 
 from sweet_rl.cli.progress import progress
-from sweet_rl.errors import ServiceError, first_line
+from sweet_rl.errors import ServiceError, UsageError, first_line
 from sweet_rl.training import checkpoints, forward, processes, sharding
 from sweet_rl.training.batches import to_device
 from sweet_rl.training.checkpoints import Guard, MetricsLog
@@ -66,7 +68,45 @@ class Run(NamedTuple):
     arguments: TrainingArguments
     resume: Path | None
     made_from: dict[str, Json]
+    share: bool
     say: Say
+    most_places: float = math.inf  # tokens of a micro-batch, padding included, that memory suffices for
+
+
+def check_sizes(model: Any, rows: Sequence[Encoded], settings: TrainSettings) -> None:
+    """Raises UsageError for ids or lengths that the model has no embedding for, and for unseen pictures."""
+    config, name = model.config.get_text_config(), model.name_or_path
+    if show_pictures(rows) and not hasattr(model.config, "image_token_id"):
+        raise UsageError(f"{name!r} reads no pictures, and the data have some.")
+    longest = max(row.length for row in rows)
+    context = getattr(config, "max_position_embeddings", None)
+    if context is not None and longest > context:
+        what = f"The longest row has {longest:,} tokens, and {name!r} reads {context:,}"
+        raise UsageError(f"{what}: set --max_len {context} (it is {settings.max_len}).")
+    for row in rows:
+        largest = max(max(branch.ids) for branch in row.branches)
+        if largest >= config.vocab_size:
+            what = (
+                f"{row.row.place} has the token id {largest}, but {name!r} knows {config.vocab_size:,} tokens"
+            )
+            raise UsageError(f"{what}: its tokenizer does not belong to it.")
+
+
+def show_pictures(rows: Sequence[Encoded]) -> bool:
+    """Whether any does. Such rows share no tokens: a tree's positions have one axis, a picture's three."""
+    return any(branch.pictures for row in rows for branch in row.branches)
+
+
+def pairs_digest(pairs: Sequence[Encoded]) -> str:
+    """A fingerprint of the tokens, the scored positions and the pictures."""
+    total = hashlib.sha256()
+    for pair in pairs:
+        for side in pair.sides:
+            for branch in side.branches:
+                scored = [pair.index, side.denominator, *map(tuple, branch.scored)]
+                total.update(json.dumps([branch.ids, scored]).encode())
+                total.update("".join(picture.digest for picture in branch.pictures).encode())
+    return total.hexdigest()[:16]
 
 
 class StepTrainer(Trainer):
@@ -81,7 +121,7 @@ class StepTrainer(Trainer):
         self._metrics = MetricsLog(writes, after_step=done)
         self._sums: Tensor | None = None
         self._names: list[str] = []
-        self._preparing, self._most, self._say = False, math.inf, run.say
+        self._preparing, self._most, self._say = False, run.most_places, run.say
         self._update: list[Any] = []
         self._sums_before: Tensor | None = None
         self._guard, self._norm = Guard("the training", _TRIES), None  # the norm of the next update

@@ -156,7 +156,7 @@ def test_the_stages_of_sweet_rl(tmp_path, monkeypatch):
     kept("credit", "runs/a.jsonl", critic=agent, device="cpu", quiet=True)
     kept("export_credit", "runs/a.jsonl", "runs/a.credit.agent.jsonl", "rows.jsonl", tokenizer=agent)
     kept("generate_random_pairs_from_ranks", "r.jsonl", "steps.jsonl", num_pairs=2)
-    kept("train_dpo", agent, "steps.jsonl", save_path="dpo", **TRAINING)
+    kept("train_dpo", agent, "steps.jsonl", save_path="dpo", reference_cache="none", **TRAINING)
     kept("train_dpo", agent, "steps.jsonl", eval_only=True, metrics_path="numbers.jsonl",
          **TRAINING)  # fmt: skip
     kept("train_reward_model", agent, "steps.jsonl", save_path="critic", **TRAINING)

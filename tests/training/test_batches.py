@@ -2,7 +2,6 @@
 
 import math
 from collections import Counter
-from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -16,8 +15,7 @@ from sweet_rl.errors import UsageError
 from sweet_rl.training.batches import Collator, Reader, chains, lay_out, token_weights
 from sweet_rl.training.data import DataRow, Said
 from sweet_rl.training.encoding import Branch, Encoded, Side
-from sweet_rl.training.settings import TrainSettings
-from sweet_rl.training.steps import StepSampler, by_count, by_memory, history_groups, packs_of
+from sweet_rl.training.steps import StepSampler, by_count, history_groups, packs_of
 
 ROW = DataRow(Said(), (Said(), Said()), "pairs.jsonl", 1)
 
@@ -171,16 +169,6 @@ def test_packs_keep_their_budget_and_every_row_once(budget, world):
             ids[:n] for ids in sequences for n in range(1, len(ids) + 1)
         }  # a distinct prefix is a token
         assert len(tokens) <= budget
-
-
-def test_a_gpu_begins_with_as_many_tokens_as_it_may_have_room_for():
-    settings = TrainSettings(dataset="d", pretrain="p")
-    assert by_memory(settings, turns(1)).max_tokens_per_batch == 32_768
-    assert (
-        by_memory(settings, turns(1, history=40_000)).max_tokens_per_batch == 2 * 40_000 + 5
-    )  # the largest row
-    told = replace(settings, micro_train_batch_size=3)
-    assert by_memory(told, turns(1)) is told
 
 
 def test_packs_by_hand():

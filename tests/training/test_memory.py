@@ -1,6 +1,7 @@
 """Where memory does not suffice: smaller micro-batches with the same result, or an error that says what to do."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ from transformers import LlamaForCausalLM, LlamaForSequenceClassification
 
 from sweet_rl.commands.train import train_dpo, train_reward_model, train_sft
 from sweet_rl.errors import ServiceError
+from sweet_rl.training import forward
 from sweet_rl.training.scoring import CandidateScorer
 from tests.training.pairs import dialogue_pairs, write_dialogues, write_pairs
 from tests.training.test_runs import weights
@@ -70,7 +72,8 @@ def test_with_less_memory_the_result_is_the_same(
     error = FULL if stage is train_dpo else on_cpu
     sizes = room_for(monkeypatch, 300, kind, error, backward=backward)
     capsys.readouterr()
-    found = run(stage, steady, data, tmp_path / "parts", micro_train_batch_size=8)
+    fresh = {"reference_cache": "none"} if stage is train_dpo else {}
+    found = run(stage, steady, data, tmp_path / "parts", micro_train_batch_size=8, **fresh)
     said = [line for line in capsys.readouterr().out.splitlines() if "Out of memory" in line]
     assert 1 <= len(said) <= 3
     assert "Out of memory at update 1 with" in said[0]
@@ -118,3 +121,63 @@ def test_candidates_are_scored_in_parts(steady, monkeypatch):
     room_for(monkeypatch, 5)
     with pytest.raises(ServiceError, match="--max_batch_tokens"):
         scorer.score(*work)
+
+
+class Card:
+    """A GPU with `size` bytes of memory, of which others use some; each token takes a number of bytes."""
+
+    def __init__(self, monkeypatch, *, size, others=0, held=1000, a_token=10, fixed=50):
+        self.peak, self.size, self.held, self.a_token, self.fixed = 0, size, held, a_token, fixed
+        fakes = {
+            "reset_peak_memory_stats": lambda _: setattr(self, "peak", 0),
+            "max_memory_allocated": lambda _: self.peak,
+            "memory_allocated": lambda _: held,
+            "memory_reserved": lambda _: held + 100,
+            "mem_get_info": lambda _: (size - others - held - 100, size),
+        }
+        for name, fake in fakes.items():
+            monkeypatch.setattr(torch.cuda, name, fake)
+
+    def read(self, rows):
+        tokens = len(rows) * max(row.length for row in rows)
+        needed = self.held + self.fixed + self.a_token * tokens
+        if needed > self.size:
+            raise FULL
+        self.peak = max(self.peak, needed)
+        return tokens
+
+
+@pytest.mark.parametrize(
+    ("lengths", "card", "reserve", "wanted"),
+    [
+        ([5, 100, 7], {"size": 10_000}, 0, 795),  # 10,000 - 1,000 - 1,000 held - 50 for 10 bytes a token
+        ([5, 100, 7], {"size": 10_000}, 2000, 595),
+        ([5, 100, 7], {"size": 10_000, "others": 3000}, 0, 495),
+        ([100], {"size": 10_000}, 0, 761),  # one row shows no more than a proportion: 10.5 bytes
+        ([5, 100, 7], {"size": 2500}, 0, 100),  # the longest row and no more
+        ([5, 100, 7], {"size": 10**9}, 0, forward.MOST_TOKENS),
+    ],
+)
+def test_a_batch_has_as_many_tokens_as_a_card_has_room_for(lengths, card, reserve, wanted, monkeypatch):
+    rows = [SimpleNamespace(length=length) for length in lengths]
+    card = Card(monkeypatch, **card)
+    assert forward.tokens_that_fit(rows, card.read, reserve=reserve, device="cuda") == wanted
+
+
+@pytest.mark.parametrize("held_out", [0.2, 0.9])
+def test_on_a_gpu_training_measures_how_much_it_takes(held_out, steady, data, tmp_path, monkeypatch, capsys):
+    """The longest row is in a pack, held out or not; with nine tenths held out it is, here."""
+    flags = {"eval_fraction": held_out, "max_samples": 7 if held_out == 0.9 else 20}
+    by_rows = run(train_sft, steady, data, tmp_path / "rows", micro_train_batch_size=3, **flags)
+    room = 500 if held_out == 0.2 else 1
+    monkeypatch.setattr(forward, "CARD", "cpu")
+    monkeypatch.setattr(forward, "tokens_that_fit", lambda rows, work, **_: work(rows[:2]) and room)
+    sizes = room_for(monkeypatch, 10**6)
+    capsys.readouterr()
+    measured = run(train_sft, steady, data, tmp_path / "card", **flags)
+    said = capsys.readouterr().out
+    assert "tokens in one forward pass, by the GPU's free memory" in said
+    assert ("400 tokens in" in said) == (room == 500)
+    assert (250 if room == 500 else 0) < max(sizes[1:]) <= 500
+    for ours, theirs in zip(measured, by_rows, strict=True):
+        assert ours == pytest.approx(theirs, rel=1e-3, abs=1e-5)

@@ -1,14 +1,20 @@
 """The scorer against one plain forward pass for each candidate."""
 
+import json
 import random
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
+from sweet_rl.commands.train import train_dpo
 from sweet_rl.errors import UsageError
+from sweet_rl.training import runs
 from sweet_rl.training.batches import Reader
+from sweet_rl.training.checkpoints import weights_digest
 from sweet_rl.training.scoring import CandidateScorer
 from tests.tiny_models import save_tiny_gpt2, save_tiny_llama, tiny_tokenizer
+from tests.training.pairs import dialogue_pairs, write_pairs
 
 
 @pytest.fixture(scope="module")
@@ -119,3 +125,37 @@ def test_wrong_input_is_named(folders, tmp_path):
         CandidateScorer(folders["llama"], device="gpu")
     with pytest.raises(UsageError, match="max_batch_tokens"):
         CandidateScorer(folders["llama"], max_batch_tokens=0)
+
+
+def test_the_references_numbers_are_kept_for_the_same_pairs_and_model(steady, tmp_path, monkeypatch):
+    data, asked, ask = write_pairs(tmp_path / "pairs.jsonl", dialogue_pairs(8)), [], runs._scores
+    monkeypatch.setattr(runs, "_scores", lambda *given, **more: asked.append(1) or ask(*given, **more))
+
+    def run(name, **flags):
+        flags |= {"eval_fraction": 0, "quiet": True, "train_batch_size": 4, "learning_rate": 1e-3}
+        train_dpo(str(steady), str(data), save_path=str(tmp_path / name), **flags)
+        lines = (tmp_path / name / "metrics.jsonl").read_text().splitlines()
+        return [json.loads(line)["loss"] for line in lines]
+
+    first = run("one", reference_cache=str(tmp_path / "kept"))
+    assert run("two", reference_cache=str(tmp_path / "kept")) == first
+    assert len(asked) == 1
+    run("turns", reference_cache=str(tmp_path / "kept"), mean_log_prob="turn")
+    run("off", reference_cache="none")
+    assert (len(asked), len(list((tmp_path / "kept").iterdir()))) == (3, 2)
+
+
+def test_numbers_that_are_damaged_of_another_model_or_not_finite_are_refused(tmp_path):
+    path, identity = tmp_path / "kept.safetensors", {"model": "m", "data": "d"}
+    assert runs._kept(path, identity) is None
+    path.write_bytes(b"not a tensor")
+    with pytest.raises(UsageError, match="is damaged"):
+        runs._kept(path, identity)
+    save_file({"logps": torch.ones(2, 3)}, path, metadata=identity)
+    assert runs._kept(path, identity).equal(torch.ones(2, 3))
+    with pytest.raises(UsageError, match=r"was made with another model\. Delete it"):
+        runs._kept(path, identity | {"model": "other"})
+    save_file({"logps": torch.full((2, 3), torch.nan)}, path, metadata=identity)
+    with pytest.raises(UsageError, match="not finite"):
+        runs._kept(path, identity)
+    assert weights_digest(str(tmp_path / "none")) is weights_digest("nobody/has-this-model") is None

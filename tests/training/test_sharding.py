@@ -376,7 +376,7 @@ def runs(steady, tied, tiny, pairs, tmp_path_factory):
 
     def run(name, model, stage="train_dpo", end=None, **flags):
         folder = str(root / name)
-        flags |= {"save_path": folder}
+        flags |= {"save_path": folder} | ({"reference_cache": "none"} if stage == "train_dpo" else {})
         flags["ckpt_path"] = f"{root}/{name.replace('resumed', 'died')}/checkpoints"
         job = {"stage": stage, "model": str(model), "data": str(pairs), "end": end}
         jobs.append(job | {"folder": folder, "flags": flags})
@@ -400,7 +400,7 @@ def alone(steady, tied, pairs, tmp_path_factory):
     """The same in this process."""
     root = tmp_path_factory.mktemp("alone")
     for name, model, flags in (("long", tied, LONG), ("lora", steady, LORA)):
-        load("train_dpo")(str(model), str(pairs), save_path=str(root / name), **flags)
+        load("train_dpo")(str(model), str(pairs), save_path=str(root / name), reference_cache="none", **flags)
     load("train_reward_model")(str(steady), str(pairs), save_path=str(root / "critic"), **CRITIC)
     return root
 
