@@ -131,6 +131,7 @@ def test_reflect(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_sweet(tmp_path, monkeypatch):
     sweet = recipe("sweet")
     for name, value in {"TASKS": 12, "CANDIDATES": 3, "PAIRS_PER_UPDATE": 8}.items():
