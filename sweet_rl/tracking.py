@@ -32,10 +32,9 @@ from sweet_rl.types import Json
 class Usage:
     """What one model has done so far.
 
-    `retries` and `failed` (for good) are by the kind of failure. Tokens are as the tokenizer or the server counts
-    them; `uncounted` replies came without their numbers, and `reasoning_tokens` are part of the completions'.
-    `service_s` adds up the seconds of successful requests. `changes` are sentences: what a server does not take, and
-    what it is sent instead.
+    `retries` and `failed` (for good) are by the kind of failure; `uncounted` replies came without their numbers of
+    tokens; `reasoning_tokens` are part of the completions'. `service_s` adds up the seconds of successful requests.
+    `changes` are sentences: what a server does not take, and what it is sent instead.
     """
 
     role: str = "model"
@@ -61,10 +60,9 @@ class Usage:
 
 @dataclass(slots=True)
 class Progress:
-    """How far a stage has come; it counts there while it works.
+    """How far a stage has come, in `unit`s (in the singular), of which `first` were done before this session.
 
-    `done` and `total` count `unit`s (in the singular); `first` were done before this session. `failed` are
-    among the done. `phase` says what is going on within one of them; `numbers` are means over what is done.
+    `failed` are among the done; `phase` says what is going on within one; `numbers` are means over what is done.
     """
 
     unit: str

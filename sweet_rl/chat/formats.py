@@ -238,10 +238,7 @@ def as_json(messages: Sequence[Message | Entry]) -> str:
 
 
 def read_back(text: str) -> tuple[str, list[Entry], str] | None:
-    """What stands before a prompt that `PlainChat` or `as_json` wrote, its messages, what stands behind it.
-
-    None where neither wrote one.
-    """
+    """What stands before a prompt of `PlainChat` or `as_json`, its messages, what stands behind it; None without one."""
     at = text.find('[{"content":')
     if at >= 0:
         try:
@@ -286,11 +283,7 @@ def fold_system(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def load_tokenizer(model: str | Path, flag: str = "") -> Any:
-    """The tokenizer of a model folder, or of a name on the hub; `flag` is what named it, for messages.
-
-    Raises:
-        UsageError: transformers is missing, or there is no such tokenizer.
-    """
+    """The tokenizer of a model folder, or of a name on the hub, or UsageError; `flag` is what named it."""
     try:
         from transformers import AutoTokenizer
     except ImportError as error:
@@ -341,11 +334,7 @@ def folder_of(name: str | Path) -> Path | None:
 
 
 def model_path(model: str | Path) -> str:
-    """What transformers and vLLM load for a name.
-
-    Raises:
-        UsageError: `smollm2` is not in the user's cache, or not as it was fetched.
-    """
+    """What transformers and vLLM load for a name; UsageError where `smollm2` is not in the cache as it was fetched."""
     folder = folder_of(model)
     if folder is not None and str(model) == SMOLLM2 and (problem := problem_of(folder)):
         raise UsageError(f"The model {SMOLLM2} {problem}. Fetch it with: sweet-rl fetch_model {SMOLLM2}")
@@ -389,10 +378,7 @@ def _digest_of(path: Path, size: int, mtime: float) -> str:  # the same file is 
 def tell_of_search(model: str, what: str) -> None:
     """Say, once, that a model is no folder here; the hub is asked once whether it is there, not for a minute.
 
-    `what` begins the error, as in "No model".
-
-    Raises:
-        UsageError: it is no folder, and no name that a model of the hub could have.
+    UsageError, which begins with `what` ("No model"): it is no name that a model of the hub could have.
     """
     if not Path(model_path(model)).is_dir():
         if model.startswith((".", "/", "~")) or model.count("/") > 1:

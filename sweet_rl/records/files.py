@@ -29,12 +29,7 @@ _DEEPEST, _MOST, _LONGEST_NUMBER = 50, 100_000, 1000
 
 
 def read_rows(path: str | Path) -> Iterator[tuple[int, dict[str, Json]]]:
-    """Yield (1-based line number, object) for every line that is not blank.
-
-    Raises:
-        UsageError: there is no such file, or it cannot be read.
-        DataError: a line is not UTF-8, not JSON, or not an object; names it.
-    """
+    """Yield (1-based line number, object) for every line that is not blank; UsageError, DataError name what is wrong."""
     try:
         with gzip.open(path) if Path(path).suffix == ".gz" else Path(path).open("rb") as file:
             for number, line in enumerate(file, start=1):
@@ -137,11 +132,8 @@ def stamp_of(path: str | Path) -> Stamp | None:
 def replace_file(path: str | Path, chunks: Iterable[bytes], as_read: Stamp | None = None) -> Stamp:
     """Write the chunks to `path`, at once or not at all, and survive a power cut.
 
-    Where the file is another one than that of the stamp `as_read`, it is not replaced. Returns the stamp of the new file.
-
-    Raises:
-        UsageError: the file is another one than was read; the content is beside it.
-        StorageError: the disk is full or read-only; the old file is as it was.
+    Returns the stamp of the new file. UsageError: the file is another one than that of the stamp `as_read`, and the
+    content is beside it. StorageError: the disk is full or read-only; the old file is as it was.
     """
     target = Path(os.path.realpath(path))
     temporary: str | None = None
@@ -196,10 +188,6 @@ def rows_of(name: str, *, most: int, split: str = "train", test_split: str = "te
 
     `name` is a .jsonl, .json, .csv or .parquet file, the first three also packed (.gz); else a folder or a name on the hub
     (`name@data_dir`), which has the splits.
-
-    Raises:
-        UsageError: there is no such data, or a package is missing.
-        DataError: names the row that is no object.
     """
     suffix = "".join(Path(name).suffixes[-2:]).lower().removesuffix(".gz")
     readers = {

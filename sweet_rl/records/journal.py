@@ -89,12 +89,7 @@ class Journal:
         self._begun = True
 
     def append(self, rows: Sequence[Json]) -> None:
-        """Append rows and return once they are on the disk.
-
-        Raises:
-            StorageError: for example, the disk is full. The rows that still had room are in the file, whole,
-                and all before them.
-        """
+        """Append rows and return once they are on the disk; StorageError: only those that had room are there, whole."""
         self.begin()
         _, error = self._write([encode_row(row) for row in rows])
         if error is not None:
@@ -103,10 +98,7 @@ class Journal:
     async def append_soon(self, row: Json) -> int:
         """Append a row and return, once it is on the disk, the byte where its line begins; other episodes continue.
 
-        Rows that arrive while the disk is busy are written together, so that the disk's latency is paid once.
-
-        Raises:
-            StorageError: this row is not in the file.
+        Rows that arrive while the disk is busy are written together. StorageError: this row is not in the file.
         """
         import asyncio
 
@@ -215,11 +207,8 @@ except ImportError as error:
 def locked(path: str | Path) -> Iterator[None]:
     """Hold the right to write to `path`, in the form of an empty hidden file beside it.
 
-    The lock is the kernel's: a crash frees it, and the file it leaves behind blocks no other run. Folders that are
-    made for it and stay empty are taken away again.
-
-    Raises:
-        StorageError: another run holds it, or the folder cannot be written to.
+    The lock is the kernel's: a crash frees it. Folders that are made for it and stay empty are taken away again.
+    StorageError: another run holds it, or the folder cannot be written to.
     """
     target = Path(os.path.realpath(path))
     lock = target.with_name(f".{target.name}.lock")

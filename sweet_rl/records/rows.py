@@ -268,11 +268,7 @@ def _failure_to_row(failure: Failure) -> dict[str, Json]:
 
 
 def group_by_task(trajectories: Sequence[Trajectory], k: int, *, path: str | None = None) -> list[list[int]]:
-    """Row indices of each task, in order of the tasks' first rows, its `k` repeats in order.
-
-    Raises:
-        DataError: the rows do not form groups of `k`; names the first task that has another number of rows.
-    """
+    """Row indices of each task, in order of the tasks' first rows, its `k` repeats in order; else DataError names one."""
     rows = len(trajectories)
     if k < 1 or rows % k:
         problem = f"holds {rows} rows, which is not a multiple of k"
@@ -286,14 +282,10 @@ def group_by_task(trajectories: Sequence[Trajectory], k: int, *, path: str | Non
     for members in groups:
         if len(members) != k:
             first = min(members)
-            raise DataError(
-                f"has {len(members)} rows for one task where k = {k} are expected",
-                path=path,
-                line=first + 1,
-                field="task",
-                value=trajectories[first].task.task_id,
-                repair="Give --k the number of repeats, or finish the run with --to_continue.",
-            )
+            problem = f"has {len(members)} rows for one task where k = {k} are expected"
+            where: Any = {"path": path, "line": first + 1, "field": "task"}
+            repair = "Give --k the number of repeats, or finish the run with --to_continue."
+            raise DataError(problem, **where, value=trajectories[first].task.task_id, repair=repair)
     return groups
 
 

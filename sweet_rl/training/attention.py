@@ -118,10 +118,7 @@ def _tree_attention(model: Any, positions_RT: Tensor, ends_RT: Tensor) -> Any:
 def dense_mask(
     positions_RT: Tensor, ends_RT: Tensor, window: int | None = None, *, added_to: torch.dtype | None = None
 ) -> Tensor:
-    """The mask of `sees` for all pairs, as [R, 1, T, T]: boolean, of which torch makes aligned numbers.
-
-    Or what is added to scores of a type: 0, or its least number.
-    """
+    """The mask of `sees` for all pairs, as [R, 1, T, T]: boolean, or what is `added_to` scores of a type."""
     rows, length = ends_RT.shape
     r, q, k = (
         torch.arange(n, device=ends_RT.device).view(shape)

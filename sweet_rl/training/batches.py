@@ -75,10 +75,7 @@ def neighbours(sequences: Sequence[Ids]) -> tuple[list[int], list[int]]:
 
 
 def chains(sequences: Sequence[tuple[int, ...]]) -> list[list[int]]:
-    """Their numbers, those together of which each begins the next one, the shortest first.
-
-    Whoever reads the last one of a chain has read them all, where tokens see only what is before them.
-    """
+    """Their numbers, those together of which each begins the next one: reading the last one reads them all."""
     found: list[list[int]] = []
     for number in sorted(range(len(sequences)), key=sequences.__getitem__):
         ids = sequences[number]

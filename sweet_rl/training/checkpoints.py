@@ -216,10 +216,7 @@ def weights_digest(name: str) -> str | None:
 
 
 def covered(folder: Path, path: Path) -> str:
-    """What is wrong with a run's file up to where it was when the newest checkpoint in `folder` was made.
-
-    "" for nothing, also where no checkpoint can tell. What was written later is not looked at.
-    """
+    """What is wrong with a run's file up to where it was at the newest checkpoint in `folder`; "" for nothing."""
     for checkpoint in reversed(checkpoints_in(folder)):
         with suppress(OSError, ValueError, KeyError, TypeError):
             was = json.loads((checkpoint / MANIFEST).read_text(encoding="utf-8"))["covers"][path.name]

@@ -396,7 +396,9 @@ class TurnEncoder:
             prompt_length = len(before) if row.prompt and not number else prompt_length
             start = len(before) + len(lead)
             if turn.ids is not None:  # they hold the lead, too
-                start, lead, said = len(before) + self._unlearned(turn), [], list(turn.ids)
+                counts, said = range(len(turn.ids)), list(turn.ids)
+                read = (n for n in counts if len(self._tokenizer.decode(said[:n])) >= len(turn.lead))
+                start, lead = len(before) + next(read, len(said)), []  # thoughts may not be learned
             ids = (*before, *lead, *said)
             spans: tuple[Span, ...] = (Span(start, len(ids)),)
             if found and ids[: len(found[-1].ids)] == found[-1].ids:
@@ -407,12 +409,6 @@ class TurnEncoder:
             problem = "has nothing to learn: an empty turn, and no end token"
             raise DataError(problem, path=row.place, repair="Leave it out.")
         return found
-
-    def _unlearned(self, turn: Turn) -> int:
-        """How many of a turn's sampled ids are thoughts that are not learned."""
-        ids = list(turn.ids or ())
-        enough = (n for n in range(len(ids)) if len(self._tokenizer.decode(ids[:n])) >= len(turn.lead))
-        return next(enough, len(ids))
 
     def _fitted(self, sides: list[list[Branch]], report: EncodingReport) -> tuple[Side, ...] | None:
         """The sides cut to `max_len`; None if that cannot be done."""

@@ -328,8 +328,7 @@ def tokens_that_fit(
     """Tokens of a micro-batch for which a GPU, with the model on it, has room beside `reserve` bytes.
 
     `work` is a forward and backward pass over some rows, and gives its `places`. Passes over the longest rows
-    show what a further token takes, with this model, attention and way of keeping activations; a place in a
-    shorter row takes less. Raises torch's error where the longest row alone is too large.
+    show what a further token takes. Raises torch's error where the longest row alone is too large.
     """
 
     def measured(count: int) -> tuple[int, int]:

@@ -189,7 +189,7 @@ class PairLogps(NamedTuple):
 
 
 class PairLosses(NamedTuple):
-    """What each pair contributes; nothing is averaged yet, so that any batching gives the same means."""
+    """What each pair contributes; nothing is averaged yet."""
 
     total_B: Tensor
     preference_B: Tensor

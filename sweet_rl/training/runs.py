@@ -344,20 +344,16 @@ def _kept(path: Path, identity: dict[str, str]) -> Tensor | None:
     try:
         with safe_open(path, framework="pt") as file:
             theirs, logps = file.metadata() or {}, file.get_tensor("logps")
+        differs = [name for name in identity if theirs.get(name) != identity[name]]
+        problem = f"was made with another {', another '.join(differs)}" if differs else ""
+        if not problem and not logps.isfinite().all():
+            problem = "holds a number that is not finite"
     except (SafetensorError, OSError) as error:
-        raise _useless(path, f"is damaged ({error})") from error
-    if differs := [name for name in identity if theirs.get(name) != identity[name]]:
-        raise _useless(path, f"was made with another {', another '.join(differs)}")
-    if not logps.isfinite().all():
-        raise _useless(path, "holds a number that is not finite")
+        problem = f"is damaged ({error})"
+    if problem:
+        what = f"The reference's log-probabilities in {str(path)!r} cannot be used: the file {problem}"
+        raise UsageError(f"{what}. Delete it, and they are computed again.")
     return logps  # type: ignore[no-any-return]
-
-
-def _useless(path: Path, why: str) -> UsageError:
-    return UsageError(
-        f"The reference's log-probabilities in {str(path)!r} cannot be used: the file {why}. Delete it, and they are "
-        "computed again."
-    )
 
 
 def _scores(
@@ -411,9 +407,8 @@ def fit(
             shutil.rmtree(earlier)
     trainer = StepTrainer(model, run, collator=collator, objective=losses_of)
     tracking.sets({"resolved": settings.plain()})
-    tracking.writes(settings.save_path, folder=True, continues=resumes)
-    if settings.save_steps > 0:
-        tracking.writes(settings.ckpt_path, folder=True, continues=resumes)
+    for folder in (settings.save_path, *([settings.ckpt_path] if settings.save_steps > 0 else [])):
+        tracking.writes(folder, folder=True, continues=resumes)
     if settings.metrics_path is not None:
         tracking.writes(settings.metrics_path, continues=resumes)
     if run.resume:

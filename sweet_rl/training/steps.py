@@ -185,11 +185,7 @@ class ByTokens:
         return found
 
     def _new_tokens(self, row: int, before: int | None = None) -> int:
-        """Tokens of a row that no branch of it shares with another, or with the row before.
-
-        What two share by less than half of the longer is not counted as shared: it may stand there twice
-        (`sweet_rl.training.batches.lay_out`).
-        """
+        """Tokens of a row that no branch of it shares with another, or with the row before, by half of the longer."""
         branches, new = self._ids[row], 0
         known = [] if before is None else self._ids[before]
         for number, ids in enumerate(branches):
@@ -254,10 +250,7 @@ def padded_batches(
 def shared_batches(
     order: Sequence[int], lengths: Sequence[int], shared: Sequence[int], most: int
 ) -> Iterator[list[int]]:
-    """Numbers in an order of common prefixes in batches of `most` tokens at most.
-
-    What each in the order shares with the one before it (`shared`) counts once.
-    """
+    """Numbers in an order in batches of `most` tokens at most; what each shares with the one before counts once."""
     batch: list[int] = []
     size = 0
     for number, known in zip(order, shared, strict=True):
