@@ -258,7 +258,6 @@ def table(tmp_path_factory):
         patch.setitem(os.environ, "XDG_CACHE_HOME", str(folder / "cache"))
         import interruptions
 
-        interruptions.load_everything()
         yield interruptions.Table(folder)
 
 
