@@ -290,7 +290,7 @@ def test_a_hostile_file_is_refused(tmp_path, name, reader):
         "setting.yml": lambda: read_settings(tmp_path),
         "archer": lambda: _compose("mine", (), str(tmp_path)),
     }[reader]
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(UsageError, match=rf"{re.escape(str(file))}, line {line}: this cannot be read"):
         read()
-    assert time.monotonic() - started < 2
+    assert time.process_time() - started < 2
