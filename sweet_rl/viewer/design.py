@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sweet_rl.browsers.page import RenderedPage, Renderer, RenderFailed, extract_html
+from sweet_rl.browsers.page import Renderer, RenderFailed, extract_html
 from sweet_rl.grading.pages import Draft, drafts_of
 from sweet_rl.types import Json, Trajectory, is_answer
 from sweet_rl.viewer.rows import floors_of, metric_of, row_of
@@ -60,29 +60,6 @@ def find_picture(path: str | None, folder: Path, elsewhere: Path | None = None) 
         place = elsewhere / path.replace("\\", "/").rsplit("/", 1)[-1]
         found = _open(place, header_only=True)
     return found if isinstance(found, str) else Picture(*found[1:], path=place)
-
-
-class Remembering:
-    """A renderer that keeps what it has rendered, for as long as one row is looked at."""
-
-    def __init__(self, renderer: Renderer) -> None:
-        self._renderer = renderer
-        self._known: dict[str, RenderedPage | RenderFailed] = {}
-
-    async def render(self, html: str) -> RenderedPage:
-        """As the renderer itself; a page twice costs nothing."""
-        if html not in self._known:
-            try:
-                self._known[html] = await self._renderer.render(html)
-            except RenderFailed as error:
-                self._known[html] = error
-        known = self._known[html]
-        if isinstance(known, RenderFailed):
-            raise known
-        return known
-
-    async def close(self) -> None:
-        """The renderer is its owner's to close."""
 
 
 def _open(path: Path, *, header_only: bool = False) -> tuple[bytes, int, int] | str:
@@ -214,8 +191,7 @@ class DesignContents:
             await self._renderer.close()
 
     async def _look(self, trajectory: Trajectory) -> _Seen:
-        renderer = Remembering(self._renderer) if self._renderer is not None else None
-        drafts = drafts_of(trajectory)
+        renderer, drafts = self._renderer, drafts_of(trajectory)
         target = trajectory.extra.get("target_image")
         wanted: dict[str, tuple[str | None, str | None]] = {
             TARGET: (target if isinstance(target, str) else None, trajectory.task.ground_truth)

@@ -106,11 +106,6 @@ class FileIndex:
             self._known = state
             return changed
 
-    @property
-    def ready(self) -> bool:
-        """Whether it has been brought up to date since it was opened."""
-        return bool(self._known)
-
     def __len__(self) -> int:
         """How many rows there are."""
         return int(self._one("SELECT count(*) FROM rows"))

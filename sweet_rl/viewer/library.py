@@ -44,7 +44,7 @@ from sweet_rl.viewer.rows import (
     kind_of,
     read_turn,
 )
-from sweet_rl.worlds import world_named_in
+from sweet_rl.worlds import world_in, world_named_in
 
 MOST_FILES = 2000
 """Of a folder; a run has some dozens."""
@@ -89,7 +89,6 @@ class Shown:
             "told": with_solution("", trajectory.task.ground_truth),
             "credit": [found for one in self.credits if (found := _credit_of(one, trajectory))],
             "alternatives": _alternatives_of(self.candidates, trajectory),
-            "waiting": [one.name for one in self.candidates if one.index is not None and not one.index.ready],
         }
 
     def result(self) -> dict[str, Json]:
@@ -109,14 +108,15 @@ class Shown:
                 own.append(entry["reward"])
         tasks = [own for own in rewards.values() if own]
         graded = sum(map(len, tasks))
-        name, unit, found = "return", "number", mean_over_tasks(tasks)
+        said = first.get("provenance") or {}
+        world = world_in(said)
+        name = world.scores.name if world else "return" if self.kind == "game" else "reward"
+        unit, found = "number", mean_over_tasks(tasks)
         if self.kind == "design":
             name, unit, found = "similarity", "share", mean_over_tasks(tasks, low=0, high=1)
         elif self.kind == "code" and first.get("test_results"):
             right = [[float(reward >= 1) for reward in task] for task in tasks]
             name, unit, found = "success", "share", share_over_tasks(right)
-        elif self.kind == "code":
-            name = "reward"
         number = {"name": name, "unit": unit, **asdict(found)} if graded else None
         report = self.path.with_name("report.json")
         try:
@@ -129,7 +129,6 @@ class Shown:
                     number = {"name": str(name), "unit": unit, **mean}
         except (OSError, UsageError, LookupError, AttributeError, TypeError, StopIteration):
             pass  # none, another program's, or being written
-        said = first.get("provenance") or {}
         return {
             "number": number,
             "rows": len(self.index),
@@ -345,10 +344,7 @@ def _alternatives_of(files: Sequence[Shown], trajectory: Trajectory) -> dict[str
 def _rows_of(shown: Shown, trajectory: Trajectory) -> Iterator[Mapping[str, Json]]:
     if shown.index is None:
         return
-    if shown.kind == "credit":
-        shown.bring_up()
-    elif not shown.index.ready:  # large, and being indexed beside: `waiting` names it
-        return
+    shown.bring_up()
     for position in shown.index.of_task(*trajectory.key):
         yield shown.index.row(position).row
 

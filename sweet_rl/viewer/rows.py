@@ -22,6 +22,7 @@ from sweet_rl.records.files import parse_line
 from sweet_rl.tracking import is_record
 from sweet_rl.types import AgentTurn, Json, TestResult, Trajectory, digest
 from sweet_rl.viewer.indexing import Entry
+from sweet_rl.worlds import world_in
 
 FileKind = Literal["code", "game", "design", "turns", "pairs", "credit", "metrics", "report", "record"]
 Row = Mapping[str, Json]
@@ -178,7 +179,14 @@ def _game_entry(item: Trajectory) -> dict[str, Json]:
     return entry_of(item) | {
         "summary": summary_of(name_of(item)),
         "truncated": None if item.stop_reason is None else item.stop_reason.truncated,
+        "score": score_name(item),
     }
+
+
+def score_name(trajectory: Trajectory) -> str:
+    """What the world calls the reward of an episode."""
+    world = world_in(trajectory.provenance)
+    return "return" if world is None else world.scores.name
 
 
 def rewards_turns(trajectories: Sequence[Trajectory]) -> bool:
@@ -188,13 +196,14 @@ def rewards_turns(trajectories: Sequence[Trajectory]) -> bool:
 
 
 def name_of(trajectory: Trajectory) -> str:
-    """The title of a task: the errand, or the hidden information; without either, the description."""
+    """The title of a task: the errand, or its name and description; never what is hidden from the agent."""
     task = trajectory.task
     errand = task.row.get("instruction") or trajectory.extra.get("instruction")
-    for text in (errand, task.row.get("hidden_information")):
-        if isinstance(text, str) and text.strip():
-            return text
-    return f"{task.task_id}: {task.problem_description}"
+    return (
+        errand
+        if isinstance(errand, str) and errand.strip()
+        else f"{task.task_id}: {task.problem_description}"
+    )
 
 
 def kind_of_trajectories(trajectories: Sequence[Trajectory]) -> FileKind:
@@ -382,7 +391,11 @@ LAYOUTS: Mapping[str, Layout] = {
     "game": Layout(
         _game_entry,
         lambda item: f"{text_of(item)}\n{name_of(item)}\n{item.answer or ''}",
-        lambda item: row_of(item) | {"name": name_of(item), "answer": item.answer},
+        lambda item: (
+            row_of(item)
+            | {"name": name_of(item), "answer": item.answer, "hidden": item.task.hidden_information}
+            | {"score": score_name(item)}
+        ),
     ),
     "design": Layout(_design_entry, text_of, row_of),
     "turns": Layout(_turn_entry, _turn_text, _turn_row),

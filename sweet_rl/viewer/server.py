@@ -30,7 +30,7 @@ from sweet_rl.viewer.rows import LAYOUTS
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _PATIENCE_S = 0.4
-"""So long an index is waited for before the page is told how far it is, or shows a row without it."""
+"""So long an index is waited for before the page is told how far it is."""
 
 
 def serve(
@@ -115,7 +115,6 @@ class _Asked:
     def __init__(self, library: Library) -> None:
         self._library = library
         self._making: dict[int, asyncio.Task[str]] = {}
-        self._beside: set[asyncio.Task[None]] = set()
 
     async def files(self, _: web.Request) -> web.Response:
         files = await asyncio.to_thread(self._library.listing)
@@ -153,8 +152,6 @@ class _Asked:
 
     async def row(self, request: web.Request) -> web.Response:
         shown, position = await self._prepared(request)
-        if self._beside:
-            await asyncio.wait(self._beside, timeout=_PATIENCE_S)
         try:
             return _json(await asyncio.to_thread(shown.row, position))
         except OSError as error:
@@ -179,9 +176,9 @@ class _Asked:
         return web.Response(body=picture, content_type="image/png")
 
     async def close(self) -> None:
-        for task in [*self._making.values(), *self._beside]:
+        for task in self._making.values():
             task.cancel()
-        await asyncio.gather(*self._making.values(), *self._beside, return_exceptions=True)
+        await asyncio.gather(*self._making.values(), return_exceptions=True)
 
     def _of(self, request: web.Request) -> Shown:
         number = int(request.match_info["file"])
@@ -191,10 +188,6 @@ class _Asked:
 
     async def _index(self, shown: Shown) -> str:
         await asyncio.to_thread(shown.bring_up)
-        for one in shown.candidates:  # large, and not needed at once
-            task = asyncio.create_task(asyncio.to_thread(one.bring_up))
-            self._beside.add(task)
-            task.add_done_callback(self._beside.discard)
         return await asyncio.to_thread(shown.listing)
 
     async def _prepared(self, request: web.Request) -> tuple[Shown, int]:

@@ -6,6 +6,8 @@ import hashlib
 import json
 import re
 import socket
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -60,17 +62,14 @@ def test_title_is_text():
     assert f"<title>{title}</title>" in page.head
 
 
-def test_export_holds_index_and_rows_one_a_line(sample_file, trajectories, tmp_path):
-    out = tmp_path / "new" / "out.html"
-    export(Library([sample_file]), out)
-    blocks = dict(BLOCK.findall(out.read_text(encoding="utf-8")))
+def test_export_holds_index_and_rows_one_a_line(exported, trajectories):
+    blocks = dict(BLOCK.findall(Path(urlsplit(exported).path).read_text(encoding="utf-8")))
     index = index_by("code", trajectories, "sample.jsonl")
     assert json.loads(blocks["index-0"]) == index | {"broken": []}
     first, *lines = blocks["rows-0"].split("\n")
     assert first == ""
-    shown = [json.loads(line) for line in lines]
     rows = list(map(LAYOUTS["code"].row, trajectories))
-    assert [{name: one[name] for name in rows[0]} for one in shown] == rows
+    assert [{name: one[name] for name in rows[0]} for one in map(json.loads, lines)] == rows
 
 
 def test_export_that_fails_leaves_the_old_file(sample_file, tmp_path):

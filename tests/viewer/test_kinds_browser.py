@@ -177,11 +177,12 @@ def test_games_summary_filters_and_titles(games):
     assert games.texts("#figures dt") == ["Rows", "Mean return", "Ended by the world", "Failed"]
     assert games.texts("#figures dd") == ["53 tasks", "1.39[\u22126.83, 9.61] · \u22122 to 5", "60.0 %", "1"]
     assert games.texts(".segments button") == ["All5", "Ended3", "Cut short2"]
-    assert games.texts(".entry-title")[:2] == ["river", ERRAND]
+    assert games.texts(".entry-title")[:2] == ["twenty_questions/7: Questions:", ERRAND]
     means = ("\u22121.5", "0.67⚑ 1")
     assert games.texts(".entry-meta")[:2] == [f"1 of 2 endedmean return {mean}" for mean in means]
     assert games.classes(".entry:first-child .chip") == ["chip ended", "chip cut"]
-    assert games.text(".detail-head h2") == "river"
+    assert games.text(".detail-head h2") == "twenty_questions/7: Questions:"
+    assert games.shown("#dialogue .folded.hidden") == [False]
     assert "EndedBy the world" in games.text(".facts")
     games.press("3")
     games.wait_for_count("2 rows of 5")
@@ -204,28 +205,6 @@ def test_nothing_is_shown_that_games_do_not_have(games):
     games.open()
     assert games.all("#answer, #tests, .reward-bar, .chip-bar, .handed-in, .turn-reward:empty") == []
     assert games.texts(".jumps button") == ["Dialogue"]
-    games.press(*"jk][g2tpdae")
-    assert games.complaints() == []
-
-
-def test_a_row_without_rewards_has_no_badge(games):
-    games.open()
-    games.search("the shop is closed")
-    games.wait_for_count("1 row of 5")
-    games.press("Enter")
-    games.until("return document.querySelector('.stepper').textContent.includes('Repeat 1')")
-    assert games.all(".turn-reward") == []
-    assert games.texts("#figures dd") == ["11 task", "\u2013", "0.0 %"]
-
-
-def test_search_in_the_page_covers_what_is_hidden(games):
-    games.open()
-    games.search("blue kettle")
-    games.wait_for_count("2 rows of 5")
-
-
-def test_chips_say_returns_and_ends(games):
-    games.open()
     chips = games.script("return Array.from(document.querySelectorAll('.chip'), e => e.ariaLabel)")
     assert chips == [
         "Repeat 0: reward \u22121, ended, 2 turns",
@@ -233,6 +212,17 @@ def test_chips_say_returns_and_ends(games):
         "Repeat 0: reward 0.67, ended, 2 turns",
         "Repeat 1: ungraded, world failed, 1 turn",
     ]
+    games.press(*"jk][g2tpdae")
+    games.open()
+    games.search("blue kettle")
+    games.wait_for_count("2 rows of 5")
+    games.search("the shop is closed")
+    games.wait_for_count("1 row of 5")
+    games.press("Enter")
+    games.until("return document.querySelector('.stepper').textContent.includes('Repeat 1')")
+    assert games.all(".turn-reward") == []
+    assert games.texts("#figures dd") == ["11 task", "\u2013", "0.0 %"]
+    assert games.complaints() == []
 
 
 def test_a_reflection_opens_with_the_thoughts(games):

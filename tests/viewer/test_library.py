@@ -97,16 +97,6 @@ def test_scores_and_alternatives_stand_with_their_turns(run):
     assert files["a.jsonl"].row(1)["credit"] == []
 
 
-def test_alternatives_that_are_not_indexed_yet_are_named(run):
-    library = Library([run])
-    (one,) = [each for each in library.files if each.name == "a.jsonl"]
-    (other,) = one.candidates
-    one.bring_up()
-    assert (one.row(0)["waiting"], one.row(0)["alternatives"]) == (["ranked.jsonl"], {})
-    other.bring_up()
-    assert (one.row(0)["waiting"], list(one.row(0)["alternatives"])) == ([], ["1"])
-
-
 def test_scores_beside_a_file_are_found_when_it_alone_is_named(run):
     _, files = opened(run / "a.jsonl")
     assert files["a.jsonl"].row(0)["credit"][0]["critic"] == "runs/critic"

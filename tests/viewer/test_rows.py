@@ -10,10 +10,10 @@ import pytest
 import sweet_rl
 from sweet_rl.commands.view import visualize_dialogue_histories
 from sweet_rl.evaluation.episodes import read_episodes
-from sweet_rl.grading import published_code
 from sweet_rl.records import load_trajectories
 from sweet_rl.viewer.library import Library
 from sweet_rl.viewer.rows import LAYOUTS, kind_of_trajectories
+from sweet_rl.worlds import world_of
 from tests.viewer import samples
 from tests.viewer.samples import (
     SHIPPING,
@@ -62,14 +62,6 @@ def test_row_has_the_answer_without_fence_beside_the_hidden_function(trajectorie
     # An indented first line is an IndentationError, and must look like one.
     (trajectory,) = read(row(SHIPPING, 0, dialogue(SHIPPING, "x"), " def f(): pass", "answered"))
     assert code.row(trajectory)["code"] == " def f(): pass"
-
-
-FENCES = {"x = 1": "x = 1", "Here:\n```python\nx = 1\n```\nBye": "\nx = 1\n", "```\nx = 1\n```": "\nx = 1\n"}
-FENCES |= {"```python\nx = 1": "\nx = 1", "```js\nx\n```": "js\nx\n", "```a``` ```python\nx```": "\nx"}
-
-
-def test_fences_go_by_the_published_rule():
-    assert {answer: published_code(answer) for answer in FENCES} == FENCES
 
 
 def test_tests_are_results_where_graded_and_expressions_where_not(trajectories):
@@ -157,17 +149,20 @@ def test_failures_keep_kind_status_attempts_and_turn(trajectories):
 # ---- worlds that reward turns
 
 
-def test_index_names_tasks_by_errand_or_by_what_is_hidden_and_says_what_was_cut_short():
+def test_index_names_tasks_by_errand_and_never_by_what_is_hidden_and_says_what_was_cut_short():
     index = index_by("game", read(*game_rows()))
     island = "lantern/5: You are on an island. Light the great lantern again."
-    assert [task["summary"] for task in index["tasks"]] == ["river", samples.ERRAND, island]
+    assert [task["summary"] for task in index["tasks"]] == [
+        "twenty_questions/7: Questions:",
+        samples.ERRAND,
+        island,
+    ]
+    assert {one["score"] for one in listed(index)} == {"return"}
     assert [one["truncated"] for one in listed(index)] == [False, True, False, True, False]
 
 
 def test_a_shop_that_tells_its_errand_only_when_entered():
-    task = {key: value for key, value in samples.KETTLE.items() if key != "instruction"} | {
-        "hidden_information": ""
-    }
+    task = {key: value for key, value in samples.KETTLE.items() if key != "instruction"}
     history = played(task, ("search[x]", 0.0, "Nothing."))
     (told,) = read(row(task, 0, history, None, "turn_limit", instruction="Find me a lamp"))
     assert index_by("game", [told])["tasks"][0]["summary"] == "Find me a lamp"
@@ -176,7 +171,7 @@ def test_a_shop_that_tells_its_errand_only_when_entered():
     assert listed(index)[0]["truncated"] is None
 
 
-def test_rows_carry_turn_rewards_where_there_are_any_and_search_covers_what_is_hidden():
+def test_rows_carry_turn_rewards_where_there_are_any_and_search_covers_the_errand():
     games, layout = read(*game_rows()), LAYOUTS["game"]
     rewards = [
         [one.get("reward") for one in layout.row(games[place])["messages"] if one["role"] == "assistant"]
@@ -184,7 +179,12 @@ def test_rows_carry_turn_rewards_where_there_are_any_and_search_covers_what_is_h
     ]
     assert rewards == [[-1.0, 0.0], [None]]
     assert "blue kettle" in layout.text(games[3])
-    assert "river" in layout.text(games[1])
+    assert layout.row(games[0])["hidden"] == "river"
+
+
+def test_a_worlds_own_name_of_its_score_is_used():
+    (told,) = read(game_rows()[0] | {"provenance": {"settings": {"world": "code"}}})
+    assert LAYOUTS["game"].row(told)["score"] == world_of("code").scores.name != "return"
 
 
 # ---- which layout shows a file: by what its rows have, whatever world they name

@@ -13,7 +13,8 @@ from sweet_rl.serving import is_loopback, is_own_name
 from sweet_rl.viewer.library import Library
 from sweet_rl.viewer.rows import LAYOUTS
 from sweet_rl.viewer.server import make_app, serve
-from tests.viewer.samples import index_by, write_rows
+from sweet_rl.worlds import world_of
+from tests.viewer.samples import game_rows, index_by, write_rows
 
 TOKEN = "a-token"
 
@@ -66,6 +67,9 @@ def test_how_the_episodes_did(sample_file, evaluated):
     report = evaluated.with_name("report.json")
     os.utime(report, (1, 1))  # rows are newer: it speaks of others
     assert ask(evaluated, "/api/results/0")[2]["number"]["name"] == "success"
+    rows = [row | {"provenance": {"settings": {"world": "lantern"}}} for row in game_rows()]
+    games = ask(write_rows(sample_file.with_name("games.jsonl"), rows), "/api/results/0")[2]
+    assert (games["world"], games["number"]["name"]) == ("lantern", world_of("lantern").scores.name)
     report.write_text('{"measures": {"won": {"mean": "high"}}}')
     assert ask(evaluated, "/api/results/0")[2]["number"]["name"] == "success"
 

@@ -135,11 +135,7 @@ def test_what_an_address_does_not_know_is_left_out(several):
     for selector in ("#than", "#stop", "#sorting"):
         assert several.script(f"return document.querySelector('{selector}').selectedIndex") == 0
     assert several.count == "18 rows of 18"
-
-
-def test_figures_are_those_of_each_run_and_never_of_both_together(several):
-    several.open("#mini-test-0007/0?in=a.jsonl%2Cb.jsonl")
-    assert several.texts("#figures dt") == ["Rows"]
+    assert several.texts("#figures dt") == ["Rows"]  # of each run, never of both together
     assert several.texts(".runs thead th") == ["Run", "Success", "Tests passed"]
     assert several.texts(".runs td") == ["41.7 %", "51.7 %", "58.3 %", "58.3 %"]
 
@@ -161,10 +157,9 @@ def test_the_critics_view_of_every_turn(several):
     )
     assert several.texts(".candidates .said") == [ATTACK, "worse"]
     assert several.texts(".candidates td:first-child") == ["+0.75", "+0.25"]
-
-
-def test_scores_that_are_missing_say_why_below_the_strip_for_fingers_and_paper(several):
-    several.open("#mini-test-0007/1?in=a.jsonl")
+    several.open(
+        "#mini-test-0007/1?in=a.jsonl"
+    )  # missing scores say why below the strip, for fingers and paper
     note = several.text(".strip figcaption")
     assert "2 scores missing: prompt and turn are longer than the critic's context" in note
 

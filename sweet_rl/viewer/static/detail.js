@@ -26,8 +26,7 @@ const Detail = (() => {
     const shown = Kind.sections(row, settings, actions).map(([id, ...rest]) => section(`${id}${suffix}`, ...rest));
     const strips = Credit.strips(row, (turn) => goToTurn(Dom.byId(`dialogue${suffix}`), turn));
     const dialogue = shown.find((element) => element.id === `dialogue${suffix}`);
-    const waiting = row.waiting?.length ? [make("p", { class: "muted waiting", text: `Alternatives of ${row.waiting.join(", ")} are shown once it is indexed.` })] : [];
-    if (dialogue) dialogue.querySelector(".section-head").after(...strips, ...waiting);
+    if (dialogue) dialogue.querySelector(".section-head").after(...strips);
     return shown;
   }
 

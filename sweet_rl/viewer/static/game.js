@@ -16,6 +16,7 @@ Kinds.game = (() => {
     return row.truncated ? "cut" : "ended";
   }
 
+  const score = (row) => row?.score ?? "return"; // what the world calls a reward
   const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
   const returns = (rows) => rows.map((row) => row.reward).filter((value) => value !== null);
   const ended = (rows) => rows.filter((row) => row.outcome === "ended").length;
@@ -28,19 +29,26 @@ Kinds.game = (() => {
     const known = returns(rows);
     const range = known.length > 1 ? `${written(Math.min(...known))} to ${written(Math.max(...known))}` : "";
     return [
-      ["Mean return", written(Words.overTasks(rows, (row) => row.reward)), range],
+      [`Mean ${score(rows[0])}`, written(Words.overTasks(rows, (row) => row.reward)), range],
       ["Ended by the world", Words.percent(ended(rows) / rows.length)],
     ];
   }
 
   // What is said of a task's repeats.
-  const group = (rows) => [`${ended(rows)} of ${rows.length} ended`, `mean return ${written(mean(returns(rows)))}`];
+  const group = (rows) => [`${ended(rows)} of ${rows.length} ended`, `mean ${score(rows[0])} ${written(mean(returns(rows)))}`];
 
   // The grades in the header, as [name, value].
-  const grades = (row) => [["Return", row.reward]];
+  const grades = (row) => [[Words.phrase(score(row)), row.reward]];
 
   // The parts of the page, as [id, title, notes, ...content].
-  const sections = (row, settings) => [["dialogue", "Dialogue", [], Chat.render(row, settings, say)]];
+  const sections = (row, settings) => [["dialogue", "Dialogue", [], secret(row), Chat.render(row, settings, say)]];
+
+  // What the agent was not told, shut until somebody asks for it.
+  function secret(row) {
+    if (!row.hidden) return null;
+    const { button, content } = Chat.fold("hidden", "hidden from the agent", row.hidden, false);
+    return make("div", {}, button, content);
+  }
 
   function say(message) {
     return { marks: message.reward === undefined ? [] : [badge(message.reward)], nodes: Chat.prose(message.content) };
