@@ -92,33 +92,30 @@ def test_vllm_is_told_to_add_no_begin_token_and_asked_for_tokens(observe):
     assert completion.finish_reason is FinishReason.LENGTH
 
 
-def test_another_server_gets_a_prompt_with_begin_token_as_token_ids(observe):
-    server = Server()
-    (generation,) = act(server, observe("Hi."), chat_format=TokenizerChat(tiny_tokenizer()))
-    prompt = server.bodies[0]["prompt"]
-    assert prompt == tiny_tokenizer()(generation.input, add_special_tokens=False)["input_ids"]
-    assert prompt.count(tiny_tokenizer().bos_token_id) == 1
-    server = Server()
-    without_begin = TokenizerChat(tiny_tokenizer("{{ messages[0].content }}"))
-    (generation,) = act(server, observe("Hi."), chat_format=without_begin)
-    assert server.bodies[0]["prompt"] == generation.input == "Hi."
+def bare(*, template=None, adds_begin=True):
+    tokenizer = tiny_tokenizer() if template is None else tiny_tokenizer(template)
+    if not adds_begin:
+        tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single="$A")
+    return TokenizerChat(tokenizer)
 
 
-def test_llama_cpp_python_takes_no_token_ids_and_adds_the_begin_token_itself(observe):
-    server = Server([{"id": "M", "owned_by": "me"}])
-    (generation,) = act(server, observe("Hi."), chat_format=TokenizerChat(tiny_tokenizer()))
-    assert BEGIN + server.bodies[0]["prompt"] == generation.input
-    assert BEGIN not in server.bodies[0]["prompt"]
+def test_a_server_that_adds_a_begin_token_gets_no_second_one(observe):
+    def sent(chat, models=OTHER):
+        server = Server(models)
+        (generation,) = act(server, observe("Hi."), chat_format=chat)
+        return server.bodies[0]["prompt"], generation.input
 
-
-def test_another_server_gets_text_where_the_tokenizer_adds_no_begin_token(observe):
-    """As ChatML models: the template writes the begin token, and llama.cpp's Python server takes no token ids."""
-    tokenizer = tiny_tokenizer()
-    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single="$A")
-    server = Server()
-    (generation,) = act(server, observe("Hi."), chat_format=TokenizerChat(tokenizer))
-    assert server.bodies[0]["prompt"] == generation.input
-    assert generation.input.startswith(BEGIN)
+    ids, text = sent(bare())
+    assert ids == tiny_tokenizer()(text, add_special_tokens=False)["input_ids"]
+    assert ids.count(tiny_tokenizer().bos_token_id) == 1
+    assert sent(bare(template="{{ messages[0].content }}")) == ("Hi.", "Hi.")
+    given, text = sent(bare(), [{"id": "M", "owned_by": "me"}])  # llama-cpp-python takes no ids
+    assert BEGIN + given == text
+    assert BEGIN not in given
+    # as ChatML models: the template writes the begin token, and the tokenizer adds none
+    given, text = sent(bare(adds_begin=False))
+    assert given == text
+    assert text.startswith(BEGIN)
 
 
 @pytest.mark.parametrize("owner", ["llamacpp", "me"])
@@ -146,13 +143,17 @@ def test_the_room_that_is_left_limits_the_turn(observe, words, expected):
     assert server.bodies[0]["max_tokens"] == expected == max(1, min(5, 64 - used))
 
 
-def test_chat_sends_messages_and_records_them(observe):
-    server = Server(chat=ChatReply("Yes?", FinishReason.LENGTH))
+@pytest.mark.parametrize("taken", [None, [{"role": "user", "content": "Rules.\n\nHé."}]])
+def test_chat_sends_messages_and_records_what_the_server_took_and_thought(observe, taken):
+    server = Server(chat=ChatReply("Yes?", FinishReason.LENGTH, "hm", taken))
     (generation,) = act(server, observe("Hé."), api="chat", system_prompt="Rules.")
-    assert generation.input == '[{"content":"Rules.","role":"system"},{"content":"Hé.","role":"user"}]'
-    assert server.bodies[0]["messages"] == json.loads(generation.input)
+    sent = [{"content": "Rules.", "role": "system"}, {"content": "Hé.", "role": "user"}]
+    assert server.bodies[0]["messages"] == sent
+    assert json.loads(generation.input) == (taken or sent)
+    assert "é" in generation.input
     assert "prompt" not in server.bodies[0]
-    assert (generation.completion.text, generation.completion.finish_reason) == ("Yes?", FinishReason.LENGTH)
+    said = generation.completion
+    assert (said.text, said.finish_reason, said.thoughts) == ("Yes?", FinishReason.LENGTH, "hm")
 
 
 @pytest.mark.parametrize(
@@ -175,12 +176,6 @@ def test_a_reply_without_text_is_a_failure_not_an_empty_turn(observe):
     with pytest.raises(EpisodeError) as caught:
         act(Server(choice={"text": 5, "finish_reason": "stop"}), observe("Hi."))
     assert caught.value.failure.kind == "malformed_reply"
-
-
-def test_thoughts_that_a_server_tells_apart_are_kept_beside_the_text(observe):
-    server = Server(chat=ChatReply("Which?", FinishReason.STOP, "hm"))
-    (generation,) = act(server, observe("Hi."), api="chat")
-    assert (generation.completion.text, generation.completion.thoughts) == ("Which?", "hm")
 
 
 def test_the_server_is_looked_at_once_and_a_wrong_name_is_told(observe):
@@ -211,13 +206,6 @@ def test_a_log_probability_that_is_no_number_costs_the_log_probabilities_alone(o
     (generation,) = act(Server(VLLM, choice=choice), observe("Hi."))
     completion = generation.completion
     assert (completion.text, completion.token_ids, completion.logprobs) == ("Fine.", (5, 6), None)
-
-
-def test_the_messages_that_a_server_took_are_those_recorded(observe):
-    taken = [{"role": "user", "content": "Rules.\n\nHi."}]
-    server = Server(chat=ChatReply("Fine.", FinishReason.STOP, sent=taken))
-    (generation,) = act(server, observe("Hi."), api="chat", system_prompt="Rules.")
-    assert json.loads(generation.input) == taken
 
 
 @pytest.mark.parametrize("api", ["completions", "chat"])
