@@ -68,6 +68,7 @@ def test_multi_turn_dpo(pairs, tmp_path, monkeypatch):
     assert (one - other).norm() < 0.02 * other.norm()
 
 
+@pytest.mark.slow
 def test_archer(tmp_path):
     archer = recipe("archer")
     losses = archer.train(str(tmp_path / "recipe"))

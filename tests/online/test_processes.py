@@ -20,7 +20,7 @@ from tests.online.processes import CASES, goes_on, settings_of, train, train_sha
 from tests.online.test_archer import NEVER_MOVE
 
 # Two processes for all of them; the time limit is for the first test, which waits for them.
-pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("sharded")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.xdist_group("sharded")]
 
 ROUNDED = {"float32": 1e-4, "bfloat16": 0.02, "bfloat16_adapter": 0.02}
 """How far numbers and weights may be from each other; in float64 1e-9."""

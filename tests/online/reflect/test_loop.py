@@ -239,6 +239,7 @@ def test_a_broken_checkpoint_is_put_aside_and_the_one_before_it_goes_on(tmp_path
     assert sorted((tmp_path / "a").rglob("*")) == there
 
 
+@pytest.mark.slow
 def test_two_processes_do_what_one_does(tmp_path):
     model = taxi.make_model(tmp_path / "model")
     done = subprocess.run(
