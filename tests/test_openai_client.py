@@ -142,16 +142,21 @@ PASSING = {
     "null content": says({"choices": [{"message": {"content": None}}]}),
     "no content": says({"choices": [{"message": {"role": "assistant"}, "finish_reason": "stop"}]}),
 }
-NULL = ("null content", "no content")
 
 
-@pytest.mark.parametrize("kind", PASSING)
-def test_what_can_pass_is_tried_again(kind):
-    reply, asked, waits, stats = ask(PASSING[kind], PASSING[kind], says())
+@pytest.mark.parametrize("name", PASSING)
+def test_what_can_pass_is_tried_again_and_given_up_with_kind_and_attempts(name):
+    kind = "empty_reply" if "content" in name else name
+    reply, asked, waits, stats = ask(PASSING[name], PASSING[name], says())
     assert reply.content == "hello"
     assert len(asked) == stats.requests == 3
-    assert stats.retries == {"empty_reply" if kind in NULL else kind: 2}
+    assert stats.retries == {kind: 2}
     assert 0.25 <= waits[0] <= 0.5 <= waits[1] <= 1.0
+    if name != "rate_limited":
+        error, asked, _, _ = ask(PASSING[name])
+        assert isinstance(error, RequestFailed)
+        assert (error.failure.kind, error.failure.attempts, len(asked)) == (kind, 3, 3)
+        assert "null" in error.failure.detail if "content" in name else error.failure.detail
 
 
 def test_lone_surrogates_of_a_server_become_readable():
@@ -160,38 +165,20 @@ def test_lone_surrogates_of_a_server_become_readable():
     assert reply.content == "a \ufffd b \N{GRINNING FACE}"
 
 
-@pytest.mark.parametrize("kind", sorted(PASSING.keys() - {"rate_limited"}))
-def test_what_does_not_pass_is_said_with_kind_and_attempts(kind):
-    error, asked, _, _ = ask(PASSING[kind])
-    assert isinstance(error, RequestFailed)
-    assert (error.failure.kind, error.failure.attempts) == ("empty_reply" if kind in NULL else kind, 3)
-    assert len(asked) == 3
-    assert "null" in error.failure.detail if kind in NULL else error.failure.detail
+TURNED_AWAY = says(status=429, body={"error": {"message": "slow down"}})
+PATIENCE = says(status=529, body={}, headers={"Retry-After": "1"})
 
 
-BUSY = {
-    "429": says(status=429, body={"error": {"message": "slow down"}}),
-    "529 with Retry-After": says(status=529, body={}, headers={"Retry-After": "1"}),
-    "503 with Retry-After": says(status=503, body={}, headers={"Retry-After": "1"}),
-}
-
-
-@pytest.mark.parametrize("answer", BUSY.values(), ids=BUSY)
-def test_being_turned_away_uses_up_no_attempts(answer):
+@pytest.mark.parametrize("answer", [TURNED_AWAY, PATIENCE])
+def test_being_turned_away_uses_up_no_attempts_but_patience(answer):
     reply, asked, _, stats = ask(*[answer] * 9, says(), attempts=1)
     assert reply.content == "hello"
-    assert len(asked) == 10
-    assert stats.retries.total() == 9
-    assert stats.failed == {}
-
-
-def test_but_it_uses_up_patience():
-    error, asked, waits, stats = ask(BUSY["429"], attempts=1, patience_s=100)
+    assert (len(asked), stats.retries.total(), stats.failed) == (10, 9, {})
+    error, asked, waits, stats = ask(answer, attempts=1, patience_s=100)
     assert isinstance(error, RequestFailed)
-    assert (error.failure.kind, error.failure.detail) == ("rate_limited", "slow down")
     assert error.failure.attempts == len(asked) == len(waits) + 1
     assert sum(waits) <= 100 < sum(waits) + 30
-    assert stats.failed == {"rate_limited": 1}
+    assert stats.failed == {error.failure.kind: 1}
     assert stats.first_failure == error.failure
 
 
@@ -225,12 +212,12 @@ OVERLOADS = {
 
 @pytest.mark.parametrize("refuse", OVERLOADS.values(), ids=OVERLOADS)
 def test_a_server_that_takes_few_at_once_answers_all(refuse):
-    """Four attempts each, 400 requests at once, 8 that the server takes: nothing is lost."""
+    """Four attempts each, 200 requests at once, 8 that the server takes: nothing is lost."""
     answer, seen = refusing_above(8, refuse)
-    results, stats = burst(400, answer, retry=RetryPolicy(first_wait_s=0.05))
-    assert [getattr(result, "content", result) for result in results] == ["hello"] * 400
+    results, stats = burst(200, answer, retry=RetryPolicy(first_wait_s=0.05))
+    assert [getattr(result, "content", result) for result in results] == ["hello"] * 200
     assert seen["most"] == 8
-    assert seen["refused"] < 200
+    assert seen["refused"] < 100
     assert stats.failed == {}
 
 
@@ -249,9 +236,9 @@ async def test_two_clients_of_one_server_share_its_places():
 
 def test_waiting_for_a_place_counts_against_no_time_out():
     answer, _ = refusing_above(1, OVERLOADS["429"], seconds=0.05)
-    retry = RetryPolicy(attempts=1, timeout_s=1.2, first_wait_s=0.01)
-    results, _ = burst(30, answer, retry=retry)  # 1.5 s of work for the server, one after the other
-    assert [getattr(result, "content", result) for result in results] == ["hello"] * 30
+    retry = RetryPolicy(attempts=1, timeout_s=0.6, first_wait_s=0.01)
+    results, _ = burst(16, answer, retry=retry)  # 0.8 s of work for the server, one after the other
+    assert [getattr(result, "content", result) for result in results] == ["hello"] * 16
 
 
 async def test_a_server_without_limits_gets_all_there_is():
@@ -262,16 +249,16 @@ async def test_a_server_without_limits_gets_all_there_is():
         arrived, seen = arrived + 1, 0
         while seen < arrived:  # answers when no more requests come, however slow this machine is
             seen = arrived
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.02)
         most, answered = max(most, arrived - answered), answered + 1
         return web.json_response(OK)
 
     async with serve(answer) as (url, _):
         client = OpenAIClient([url])
-        await all_at_once(client, 800)
+        await all_at_once(client, 500)
         await client.close()
-        assert limiter_of(url).level > 200
-    assert most > 200
+        assert limiter_of(url).level > 150
+    assert most > 150
 
 
 async def test_replies_that_take_much_of_their_time_keep_the_level_down():
@@ -350,7 +337,9 @@ def test_a_server_that_never_accepts_anything_ends_the_run_after_a_handful(answe
     assert "It offers m, n." in str(errors[-1])
 
 
-def test_one_reply_that_is_still_to_come_may_be_the_first():
+def test_what_says_nothing_about_the_others_does_not_end_the_run():
+    """One reply that is still to come may be the first; requests that are too long are no refusals."""
+
     async def answer(request):
         if (await request.json())["n"] == 0:
             await asyncio.sleep(0.3)
@@ -359,12 +348,8 @@ def test_one_reply_that_is_still_to_come_may_be_the_first():
 
     (reply, *errors), _ = burst(20, answer)
     assert reply.content == "hello"
-    assert all(isinstance(error, RequestFailed) for error in errors)
-
-
-def test_requests_that_are_too_long_say_nothing_about_the_others():
     body = {"error": {"message": "This model's maximum context length is 64 tokens."}}
-    errors, _ = burst(9, says(status=400, body=body))
+    errors += burst(9, says(status=400, body=body))[0]
     assert all(isinstance(error, RequestFailed) for error in errors)
 
 
@@ -415,27 +400,14 @@ async def test_the_key_is_not_carried_to_where_a_server_points():
     assert asked == []
 
 
-def test_thoughts_alone_are_no_reply_and_what_to_do_is_told():
-    message = {"content": None, "reasoning_content": "on and on"}
-    error, asked, _, _ = ask(says({"choices": [{"message": message, "finish_reason": "length"}]}))
-    assert (error.failure.kind, len(asked)) == ("only_thoughts", 1)
-    assert "finish_reason length" in error.failure.detail
-    assert "allow more" in error.failure.detail
-
-
 @pytest.mark.parametrize(
-    ("value", "least"), [("7", 7), ("0.2", 0.25), (None, 0.25), ("soon", 0.25), ("-5", 0.25), ("9999", 60)]
+    ("value", "least"), [("7", 7), (None, 0.25), ("soon", 0.25), ("-5", 0.25), ("9999", 60), ("in 20 s", 15)]
 )
-def test_retry_after_is_honoured_within_reason(value, least):
+def test_retry_after_is_honoured_within_reason_and_may_be_a_date(value, least):
+    value = formatdate(time.time() + 20, usegmt=True) if value == "in 20 s" else value
     headers = {} if value is None else {"Retry-After": value}
     _, _, waits, _ = ask(says(status=429, body={}, headers=headers), says())
-    assert least <= waits[0] <= max(least, 0.5)
-
-
-def test_retry_after_may_be_a_date():
-    headers = {"Retry-After": formatdate(time.time() + 20, usegmt=True)}
-    _, _, waits, _ = ask(says(status=503, body={}, headers=headers), says())
-    assert 15 < waits[0] <= 20
+    assert least <= waits[0] <= max(least + 5 * (least == 15), 0.5)
 
 
 def test_waits_double_up_to_a_limit_and_are_repeatable():
@@ -460,16 +432,13 @@ def test_a_server_that_refuses_from_the_start_ends_the_run(status):
     assert len(asked) == 1
 
 
-async def test_listing_the_models_is_no_proof_of_being_accepted():
+async def test_a_list_of_models_proves_nothing_and_need_not_be_there():
     async with client_of(says(status=404, body={})) as (client, _):
-        models = await client.models()
+        assert await client.models() == [{"id": "m"}, {"id": "n"}]
         with pytest.raises(ServiceError):
             await client.chat({})
-    assert models == [{"id": "m"}, {"id": "n"}]
-
-
-async def test_a_server_without_models():
     async with client_of(says(), urls=lambda url: [url + "/nowhere"]) as (client, _):
+        assert await client.models(needed=False) == []
         with pytest.raises(ServiceError, match=r"/nowhere refuses our requests \(refused 404"):
             await client.models()
 
