@@ -165,12 +165,15 @@ def _measure(
         from sweet_rl.online.reflect.loop import measure, scripted
         from sweet_rl.online.reflect.models import load_policy, load_reflector
         from sweet_rl.online.reflect.play import OthersReflections
+        from sweet_rl.online.reflect.runs import without_effect
         from sweet_rl.online.reflect.sft import read_texts
         from sweet_rl.training.processes import process_group
 
         settings = with_tiny_models(
             settings, Path(folder), lambda: sample_texts(playground), playground.labels
         )
+        for note in without_effect(settings):
+            say(f"Note: {note}")
         reflector = load_reflector(settings, say)
         policy = name.partition("+")[0]
         agent: Any

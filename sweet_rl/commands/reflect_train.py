@@ -335,6 +335,8 @@ def rl_finetune(published: ReflectFlags, how: Resuming, own: Any, /) -> None:
         from sweet_rl.online.reflect.models import Checkpoints
 
         with TrainingRun("rl_finetune", "iteration", settings, old) as run:
+            for note in runs.without_effect(settings):
+                run.say(f"Note: {note}")
             checkpoints = Checkpoints(run.folder)
             with run.starting(lambda: sample_texts(playground), playground.labels):
                 trainer, reflector = _learner(run.settings, playground.labels, run.say)

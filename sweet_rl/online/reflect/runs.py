@@ -105,6 +105,17 @@ def check(settings: ReflectSettings) -> None:
         )
 
 
+def without_effect(settings: ReflectSettings) -> list[str]:
+    """Flags that the published program takes and does nothing with, as sentences."""
+    world, notes = settings.world, []
+    if settings.reflect_load_dir is not None and not settings.reflect:
+        notes.append("--reflect_load_dir has no effect without --reflect in the published program.")
+    named = settings.task_file
+    if named and world.learning.ignored(named, world.tasks.sources, settings.compat):
+        notes.append(f"--task_file {named} has no effect: --env {settings.env} has its own games.")
+    return notes
+
+
 def check_head(settings: ReflectSettings) -> None:
     """Find out before anything is loaded whether the policy can have a pointing head, if one is asked for."""
     if not settings.pointing_head:

@@ -13,7 +13,14 @@ from sweet_rl.commands.reflect_train import own_flags, reflect_stage, settings_f
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.flags import Settings, flag, flags_of
 from sweet_rl.online.reflect.play import Schedule, starts_of
-from sweet_rl.online.reflect.runs import continued, ensemble_logs, moving_average, read_logs, save_settings
+from sweet_rl.online.reflect.runs import (
+    continued,
+    ensemble_logs,
+    moving_average,
+    read_logs,
+    save_settings,
+    without_effect,
+)
 from sweet_rl.online.reflect.settings import ReflectFlags, ReflectSettings, as_flags
 from sweet_rl.worlds.auto_explore import LEARNED_TASKS
 from tests.online.reflect.tiny import golden
@@ -136,6 +143,13 @@ def test_what_began_a_run_may_be_typed_again(tmp_path):
     for name, value in (("load_dir", None), ("task_file", "tasks.jsonl")):  # no models of this run
         with pytest.raises(UsageError, match=f"--{name} was '.*', is "):
             continued(run, replace(usual, **{name: value}), {name})
+
+
+def test_flags_that_do_nothing_as_published_are_named():
+    published = {"env": "alfworld", "compat": "published", "mode": "train_RLFT"}
+    told = without_effect(ReflectSettings(**published, task_file="mine.json", reflect_load_dir="r"))
+    assert [note.partition(" has")[0] for note in told] == ["--reflect_load_dir", "--task_file mine.json"]
+    assert not without_effect(ReflectSettings(**published, reflect_load_dir="r", reflect=True))
 
 
 def test_values_reach_the_stage():
