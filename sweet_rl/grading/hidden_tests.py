@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import ast
 import builtins
-import copy
 import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any, NamedTuple
 
+from sweet_rl.grading.divider import LOOKED_UP, Ask, Divider, NotDivisible, Part, looked_up, read, root
 from sweet_rl.grading.sandbox import Job, Outcome, Program, Sandbox, TestValue
-from sweet_rl.grading.sandbox.guest.run import VALUES
 from sweet_rl.grading.sandbox.guest.values import MODULE
 from sweet_rl.types import Task
 
@@ -29,7 +28,6 @@ _MORE_THAN_A_CALL = re.compile(r"==|!=|[<>\\]|\)\s*[-+*/%&|^@.\[(]")
 _QUOTED = re.compile(r"'[^'\\]*'|\"[^\"\\]*\"")
 _WORD = re.compile(r"(?<![\w.])[^\W\d]\w*\b(?!\s*=)")
 _LITERALS = frozenset({"True", "False", "None"})
-_UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 _TRUE, _FALSE, _NONE = b"i1", "False", b"N"
 
 _JUNK = ("True", "None", "0", "''", "[]")
@@ -60,28 +58,6 @@ def _described_(names):
 """
 )
 """Run in the reference's namespace: what a test's names mean there; of what is a library's, how it is imported."""
-
-_Ask = Callable[..., list[TestValue]]
-
-
-class Part(NamedTuple):
-    """One test, divided.
-
-    Args:
-        inside: evaluated beside an answer: the value, or a tuple of values for `outside`.
-        outside: what the test makes of these; None where the value itself is compared.
-        imports: statements that `inside` needs.
-        crossing: classes whose objects may be in that tuple.
-        returned: the tuple that the reference gives, as a literal.
-        parts: how many values `outside` needs.
-    """
-
-    inside: str
-    outside: str | None = None
-    imports: str = ""
-    crossing: frozenset[str] = frozenset()
-    returned: str = ""
-    parts: int = 1
 
 
 class Plan(NamedTuple):
@@ -128,7 +104,7 @@ def is_plain_call(expression: str) -> bool:
     arguments = _QUOTED.sub("''", call[2])
     if not _MORE_THAN_A_CALL.search(arguments) and _LITERALS.issuperset(_WORD.findall(arguments)):
         return True
-    tree = _read(expression)  # which tells what stands in a text
+    tree = read(expression)  # which tells what stands in a text
     if tree is None or not isinstance(tree.body, ast.Call) or not isinstance(tree.body.func, ast.Name):
         return False
     return sum(isinstance(node, ast.Name | ast.Compare) for node in ast.walk(tree)) == 1
@@ -149,7 +125,7 @@ def plan_of(task: Task, sandbox: Sandbox) -> Plan:
 def _plan(task: Task, sandbox: Sandbox) -> Plan:
     """For each test the first way to divide it that changes nothing for the reference."""
     expressions, ask = list(task.test_cases.values()), partial(_asked, task, sandbox)
-    trees = [*map(_read, expressions)]
+    trees = [*map(read, expressions)]
     nodes = itertools.chain.from_iterable(ast.walk(tree) for tree in trees if tree)
     names = sorted({ast.unparse(node) for node in nodes if isinstance(node, ast.Name | ast.Attribute)})
     (found,) = ask([f"_described_({names!r})"], imports=_DESCRIBE, packed={0: ()})
@@ -158,15 +134,25 @@ def _plan(task: Task, sandbox: Sandbox) -> Plan:
     wanted, tests, why = ask(expressions), [Part(one) for one in expressions], dict[int, str]()
     left = {at: tree for at, tree in enumerate(trees) if tree}  # else evaluating it says what it is
     classes = frozenset(name for name, kind in kinds.items() if kind == "class")
-    for reads, crossing in ((False, frozenset[str]()), (True, frozenset()), (False, classes - under_test)):
+    for way, reads, crossing in (
+        (Divider, False, frozenset[str]()),
+        (Divider, True, frozenset()),
+        (Divider, False, classes - under_test),
+        (looked_up, False, frozenset()),
+        (looked_up, False, classes),
+    ):
         tried: dict[int, Part] = {}
-        for at, tree in left.items():
+        for at in left:
             try:
-                tried[at] = _Divider(copy.deepcopy(tree), under_test, kinds, ask, reads).divided(crossing)
-            except _NotDivisible as error:
+                tree = ast.parse(expressions[at].strip(" \t"), mode="eval")
+                if way is Divider:
+                    tried[at] = Divider(tree, under_test, kinds, ask, reads).divided(crossing)
+                else:
+                    tried[at] = looked_up(tree, under_test, kinds, ask)._replace(crossing=crossing)
+            except NotDivisible as error:
                 why.setdefault(at, str(error))
         if not tried:
-            break
+            continue
         plan = Plan(tuple(tried.values()), classes)
         (results,) = sandbox.run([fixed_job([task], [plan], [task.ground_truth])])
         for at, value in zip(tried, finished([plan], results)[0], strict=True):
@@ -204,7 +190,7 @@ def _asked(task: Task, sandbox: Sandbox, expressions: Sequence[str], **more: Any
 
 
 def _under_test(
-    task: Task, trees: Sequence[ast.Expression], kinds: Mapping[str, str], ask: _Ask
+    task: Task, trees: Sequence[ast.Expression], kinds: Mapping[str, str], ask: Ask
 ) -> frozenset[str]:
     """Which of the reference's names that tests call an answer has to define; the others help the tests.
 
@@ -215,10 +201,12 @@ def _under_test(
     for tree in trees:
         calls: dict[str, str] = {}
         for node in ast.walk(tree):
-            root = _root(node)
-            kind = kinds.get(root.id) if isinstance(root, ast.Name) else None
-            if isinstance(root, ast.Name) and (kind == "function" or (kind == "class" and root is not node)):
-                calls.setdefault(root.id, ast.unparse(node))
+            first = root(node)
+            kind = kinds.get(first.id) if isinstance(first, ast.Name) else None
+            if isinstance(first, ast.Name) and (
+                kind == "function" or (kind == "class" and first is not node)
+            ):
+                calls.setdefault(first.id, ast.unparse(node))
         called.append(calls)
     names = [*dict.fromkeys(itertools.chain.from_iterable(called))]
     announced = [name for name in names if _is_announced(name, task)]
@@ -239,126 +227,6 @@ def _under_test(
     order = defined_names(task.ground_truth)
     last = max(left, key=lambda name: order.index(name) if name in order else -1, default="")
     return frozenset(left if is_clear else {last} - {""})
-
-
-class _NotDivisible(Exception):
-    """The expected values cannot be kept from the answer, or what is needed there is no literal."""
-
-
-class _Divider(ast.NodeTransformer):
-    """Takes the parts out that need an answer, and leaves the places of their values in the tuple."""
-
-    def __init__(
-        self,
-        tree: ast.Expression,
-        under_test: frozenset[str],
-        kinds: Mapping[str, str],
-        ask: _Ask,
-        reads: bool,
-    ) -> None:
-        self._tree, self._under_test, self._kinds, self._ask = tree, under_test, kinds, ask
-        self._reads = reads  # what is read of a value is read beside the answer: `f(2).x`, `f(2).total()`
-        self._bound = _bound(tree)
-        self._inside: list[ast.expr] = []
-        self._imports: dict[str, None] = {}
-
-    def divided(self, crossing: frozenset[str] = frozenset()) -> Part:
-        """The test; raises `_NotDivisible`."""
-        is_whole, rest = self._is_use(self._tree.body), self.visit(self._tree.body)
-        imports, parts = "\n".join(self._imports), len(self._inside)
-        if is_whole:
-            return Part(ast.unparse(self._inside[0]), imports=imports)
-        if not parts:
-            raise _NotDivisible("it calls no function that an answer has to define")
-        inside = "".join(f"{ast.unparse(piece)}, " for piece in self._inside)
-        return Part(f"({inside})", ast.unparse(rest), imports, crossing, parts=parts)
-
-    def visit(self, node: ast.AST) -> ast.AST:
-        """What stands outside in the place of a part."""
-        if not isinstance(node, ast.expr):
-            return super().generic_visit(node)
-        if not self._needs_answer(node):
-            return node
-        if isinstance(node, ast.Name):
-            raise _NotDivisible(f"it needs {node.id!r}, to which an answer could give any meaning")
-        if not self._is_use(node):
-            return super().generic_visit(node)
-        if outer := (_names(node) & self._bound) - _bound(node):
-            raise _NotDivisible(f"it calls again for each {min(outer)!r}, and compares")
-        self._inside.append(self._supplied(node))
-        return _parsed(f"{VALUES}[{len(self._inside) - 1}]")
-
-    def _supplied(self, node: Any) -> Any:
-        """A part as it stands inside: what only the reference has is a literal there."""
-        name = _root(node)
-        if isinstance(name, ast.Name) and name.id not in self._bound | self._under_test:
-            kind = self._kinds.get(name.id, "library")
-            if name is node and "import" in kind:
-                self._imports[kind] = None
-            if isinstance(node, ast.Attribute) and (submodule := self._kinds.get(ast.unparse(node))):
-                self._imports[submodule] = None  # concurrent.futures is not there for importing concurrent
-            if kind in {"class", "function", "data"}:
-                if self._needs_answer(node):
-                    raise _NotDivisible("it hands what an answer returns to a helper in an argument")
-                (value,) = self._ask([ast.unparse(node)], packed={0: ()})
-                try:
-                    ast.literal_eval(value.text)
-                except _UNREADABLE:
-                    raise _NotDivisible("an argument is no literal, and only the reference has it") from None
-                return _parsed(value.text)
-        for field, old in ast.iter_fields(node):
-            if isinstance(old, list):
-                old[:] = [self._supplied(one) if isinstance(one, ast.AST) else one for one in old]
-            elif isinstance(old, ast.AST):
-                setattr(node, field, self._supplied(old))
-        return node
-
-    def _needs_answer(self, node: ast.AST) -> bool:
-        return not _names(node).isdisjoint(self._under_test - self._bound)
-
-    def _is_use(self, node: ast.AST) -> bool:
-        """A call of the answer's, or what is done with an object of one of its classes."""
-        name = _root(node)
-        if not isinstance(name, ast.Name) or name is node or name.id not in self._under_test - self._bound:
-            return False
-        if self._kinds[name.id] == "class":
-            return True
-        if isinstance(node, ast.Attribute):
-            return self._reads and self._is_use(node.value)
-        if not isinstance(node, ast.Call) or isinstance(node.func, ast.Name):
-            return isinstance(node, ast.Call)
-        if node.args or node.keywords:  # `f(1)(2)`, not `f(1).equals(2)`
-            return isinstance(node.func, ast.Call) and self._is_use(node.func)
-        return self._is_use(node.func)  # `f(2).total()`
-
-
-def _read(expression: str) -> ast.Expression | None:
-    """The expression's tree; None where it is none, which evaluating it says better."""
-    try:
-        return ast.parse(expression.strip(" \t"), mode="eval")
-    except _UNREADABLE:
-        return None
-
-
-def _parsed(text: str) -> ast.expr:
-    return ast.parse(text, mode="eval").body
-
-
-def _bound(tree: ast.AST) -> frozenset[str]:
-    """Names that an expression itself gives a value: loop variables, parameters, `:=`."""
-    stored = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    return frozenset(stored | {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)})
-
-
-def _names(node: ast.AST) -> frozenset[str]:
-    return frozenset(inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name))
-
-
-def _root(node: ast.AST) -> ast.AST:
-    """What a chain of calls, attributes and subscripts begins with."""
-    while isinstance(node, ast.Call | ast.Attribute | ast.Subscript):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    return node
 
 
 def _is_announced(name: str, task: Task) -> bool:
@@ -395,7 +263,7 @@ def _outside_job(tasks: Sequence[Task], plans: Sequence[Plan], values: Sequence[
         ]
         if found:
             outside, data, returned = zip(*found, strict=True)
-            program = Program(task.ground_truth, outside, data=data, returned=returned)
+            program = Program(task.ground_truth, outside, data=data, returned=returned, imports=LOOKED_UP)
             programs.append(program._replace(classes=plan.classes))
     return Job("fixed", programs) if programs else None
 
@@ -419,7 +287,7 @@ def why_not_gradable(task: Task, plan: Plan, reference: Sequence[TestValue]) -> 
     """Why no answer to this task can be graded, given what the reference gives; empty where one can."""
     tests = list(zip(task.test_cases.items(), plan.tests, reference, strict=True))
     for (name, expression), _, value in tests:
-        if _read(expression) is None and value.text.startswith("SyntaxError"):
+        if read(expression) is None and value.text.startswith("SyntaxError"):
             return f"{name} is no expression, as f(1) or f(1) == 2 is (without assert): {expression[:100]!r}"
     if plan.problem:
         return plan.problem

@@ -7,8 +7,9 @@ from functools import cache
 import pytest
 
 from sweet_rl.grading.code import CodeGrader, constant_answer, constant_floor
-from sweet_rl.grading.hidden_tests import _Divider, _NotDivisible, is_plain_call, plan_of
-from sweet_rl.grading.sandbox import Outcome, Sandbox, TestValue
+from sweet_rl.grading.divider import Divider, NotDivisible, looked_up
+from sweet_rl.grading.hidden_tests import is_plain_call, plan_of
+from sweet_rl.grading.sandbox import Job, Outcome, Program, Sandbox, TestValue
 from sweet_rl.types import Task, Trajectory
 from sweet_rl.worlds import load_tasks
 from tests.grading.attacks import CASES, NAMES, Playground, loads_packages
@@ -26,7 +27,7 @@ def divided(expression, *, reads=False):
         return [TestValue(Outcome.VALUE, text=DATA[text]) for text in texts]
 
     tree = ast.parse(expression.strip(), mode="eval")
-    return _Divider(tree, frozenset({"f", "g", "Stack", "len"}), KINDS, ask, reads).divided()
+    return Divider(tree, frozenset({"f", "g", "Stack", "len"}), KINDS, ask, reads).divided()
 
 
 DIVIDED = {
@@ -71,6 +72,31 @@ def test_a_test_is_divided(expression):
     assert divided(expression)[:2] == DIVIDED[expression]
 
 
+LOOPS = {
+    "all(level(n) == m for n, m in [(1, 2), (4, 8)])": "(level(1), level(4), )",
+    "sum(level(n, k=-n) for n in range(4) if n % 2 if level(n) > 3) == 1": "(level(1, k=-1), level(3, k=-3), level(1), level(3), )",
+    "[*map(level, [1], [2])] + [max(3, 4, key=level)]": "(level(1, 2), level(3), level(4), )",
+    "all(a == b for n in (2, 3) for a, b in zip(level(n), [5, 7]))": "(level(2), level(3), )",
+    "all(level(*p, **k) for p, k in [((1, 2), {'a': 3})])": "(level(1, 2, a=3), )",
+}  # fmt: skip
+DEPENDENT = ["[level(n) for n in level(3)]", "functools.reduce(level, [5, 6])", "[*map(level, map(level, [1]))]", "[level(level(n)) for n in [1]]", "(lambda f: f(3))(level)", "[y := level(1), level(y)]", "[level(n) for n in []]", "[level(n) for n in 'ab' for n in level(n)]"]  # fmt: skip
+
+
+@pytest.mark.parametrize("expression", [*LOOPS, *DEPENDENT])
+def test_a_loop_is_its_calls_where_none_depends_on_another(expression, sandbox):
+    def ask(expressions, **more):
+        (values,) = sandbox.run([Job("fixed", [Program("", expressions, **more)])])
+        return values
+
+    tree = ast.parse(expression, mode="eval")
+    if expression in DEPENDENT:
+        with pytest.raises(NotDivisible):
+            looked_up(tree, frozenset({"level"}), {"level": "function"}, ask)
+    else:
+        part = looked_up(tree, frozenset({"level"}), {"level": "function"}, ask)
+        assert (part.inside, part.parts) == (LOOPS[expression], LOOPS[expression].count("level"))
+
+
 def test_what_is_read_of_a_value_may_be_read_beside_the_answer():
     assert divided("f(2).x.y == 4", reads=True)[:2] == ("(f(2).x.y, )", "_values_[0] == 4")
     assert divided("f(2).total() + f(2)", reads=True).inside == "(f(2).total(), f(2), )"
@@ -79,7 +105,7 @@ def test_what_is_read_of_a_value_may_be_read_beside_the_answer():
 
 @pytest.mark.parametrize("expression", TOO_MUCH)
 def test_what_cannot_be_divided_is_said(expression):
-    with pytest.raises(_NotDivisible, match=TOO_MUCH[expression]):
+    with pytest.raises(NotDivisible, match=TOO_MUCH[expression]):
         divided(expression)
 
 

@@ -1,0 +1,249 @@
+"""Divides a test: what runs beside an answer, and what is made of its values outside."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sweet_rl.grading.sandbox import TestValue
+from sweet_rl.grading.sandbox.guest.run import VALUES
+
+_UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
+
+Ask = Callable[..., list[TestValue]]
+"""Says what expressions are in the reference's namespace."""
+
+
+class Part(NamedTuple):
+    """One test, divided.
+
+    Args:
+        inside: evaluated beside an answer: the value, or a tuple of values for `outside`.
+        outside: what the test makes of these; None where the value itself is compared.
+        imports: statements that `inside` needs.
+        crossing: classes whose objects may be in that tuple.
+        returned: the tuple that the reference gives, as a literal.
+        parts: how many values `outside` needs.
+    """
+
+    inside: str
+    outside: str | None = None
+    imports: str = ""
+    crossing: frozenset[str] = frozenset()
+    returned: str = ""
+    parts: int = 1
+
+
+class NotDivisible(Exception):
+    """The expected values cannot be kept from the answer, or what is needed there is no literal."""
+
+
+class Divider(ast.NodeTransformer):
+    """Takes the parts out that need an answer, and leaves the places of their values in the tuple."""
+
+    def __init__(
+        self,
+        tree: ast.Expression,
+        under_test: frozenset[str],
+        kinds: Mapping[str, str],
+        ask: Ask,
+        reads: bool,
+    ) -> None:
+        self._tree, self._under_test, self._kinds, self._ask = tree, under_test, kinds, ask
+        self._reads = reads  # what is read of a value is read beside the answer: `f(2).x`, `f(2).total()`
+        self._bound = bound(tree)
+        self._inside: list[ast.expr] = []
+        self._imports: dict[str, None] = {}
+
+    def divided(self, crossing: frozenset[str] = frozenset()) -> Part:
+        """The test; raises `NotDivisible`."""
+        is_whole, rest = self._is_use(self._tree.body), self.visit(self._tree.body)
+        imports, parts = "\n".join(self._imports), len(self._inside)
+        if is_whole:
+            return Part(ast.unparse(self._inside[0]), imports=imports)
+        if not parts:
+            raise NotDivisible("it calls no function that an answer has to define")
+        inside = "".join(f"{ast.unparse(piece)}, " for piece in self._inside)
+        return Part(f"({inside})", ast.unparse(rest), imports, crossing, parts=parts)
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        """What stands outside in the place of a part."""
+        if not isinstance(node, ast.expr):
+            return super().generic_visit(node)
+        if not self._needs_answer(node):
+            return node
+        if isinstance(node, ast.Name):
+            raise NotDivisible(f"it needs {node.id!r}, to which an answer could give any meaning")
+        if not self._is_use(node):
+            return super().generic_visit(node)
+        if outer := (names_in(node) & self._bound) - bound(node):
+            raise NotDivisible(f"it calls again for each {min(outer)!r}, and compares")
+        self._inside.append(self._supplied(node))
+        return _parsed(f"{VALUES}[{len(self._inside) - 1}]")
+
+    def _supplied(self, node: Any) -> Any:
+        """A part as it stands inside: what only the reference has is a literal there."""
+        name = root(node)
+        if isinstance(name, ast.Name) and name.id not in self._bound | self._under_test:
+            kind = self._kinds.get(name.id, "library")
+            if name is node and "import" in kind:
+                self._imports[kind] = None
+            if isinstance(node, ast.Attribute) and (submodule := self._kinds.get(ast.unparse(node))):
+                self._imports[submodule] = None  # concurrent.futures is not there for importing concurrent
+            if kind in {"class", "function", "data"}:
+                if self._needs_answer(node):
+                    raise NotDivisible("it hands what an answer returns to a helper in an argument")
+                (value,) = self._ask([ast.unparse(node)], packed={0: ()})
+                try:
+                    ast.literal_eval(value.text)
+                except _UNREADABLE:
+                    raise NotDivisible("an argument is no literal, and only the reference has it") from None
+                return _parsed(value.text)
+        for field, old in ast.iter_fields(node):
+            if isinstance(old, list):
+                old[:] = [self._supplied(one) if isinstance(one, ast.AST) else one for one in old]
+            elif isinstance(old, ast.AST):
+                setattr(node, field, self._supplied(old))
+        return node
+
+    def _needs_answer(self, node: ast.AST) -> bool:
+        return not names_in(node).isdisjoint(self._under_test - self._bound)
+
+    def _is_use(self, node: ast.AST) -> bool:
+        """A call of the answer's, or what is done with an object of one of its classes."""
+        name = root(node)
+        if not isinstance(name, ast.Name) or name is node or name.id not in self._under_test - self._bound:
+            return False
+        if self._kinds[name.id] == "class":
+            return True
+        if isinstance(node, ast.Attribute):
+            return self._reads and self._is_use(node.value)
+        if not isinstance(node, ast.Call) or isinstance(node.func, ast.Name):
+            return isinstance(node, ast.Call)
+        if node.args or node.keywords:  # `f(1)(2)`, not `f(1).equals(2)`
+            return isinstance(node.func, ast.Call) and self._is_use(node.func)
+        return self._is_use(node.func)  # `f(2).total()`
+
+
+LOOKED_UP = """
+from copy import deepcopy as _copied_
+def _looked_up_(values, keys, names):
+    found = dict(zip(keys, values))
+    def of(name):
+        def function(*args, **named):
+            return _copied_(found[repr((name, args, named))])
+        function.__name__ = name
+        return function
+    return map(of, names)
+"""
+"""What stands outside for the functions under test, where a test calls them again and again."""
+
+_HANDED_ON = {"map", "filter", "sorted", "min", "max"}
+_MOST_CALLS = 1000
+_OF_ANSWER = "through what an answer returns"
+
+
+def looked_up(tree: ast.Expression, under_test: frozenset[str], kinds: Mapping[str, str], ask: Ask) -> Part:
+    """A test with loops: `all(f(n) == m for n, m in pairs)`. Inside is a call for each `n`; outside, `f` has the values.
+
+    Which calls these are never depends on what they return: that would tell an answer what is expected.
+    """
+    names = sorted(under_test & names_in(tree))
+    if any(kinds[name] != "function" for name in names) or bound(tree) & under_test:
+        raise NotDivisible("its loops make objects of a class that an answer has to define")
+    asked: list[str] = []
+
+    def needs(node: ast.AST) -> bool:
+        return not names_in(node).isdisjoint(names)
+
+    def add(call: str, loops: Sequence[str]) -> None:
+        if _OF_ANSWER in loops:
+            raise NotDivisible("it goes through what an answer returns, and calls again for each of it")
+        asked.append(f"[(repr(_c_), *_c_) {' '.join(loops)} for _c_ in [{call}]]")
+
+    def walk(node: ast.AST, loops: tuple[str, ...]) -> None:
+        if not needs(node):
+            return
+        if isinstance(node, ast.Name | ast.Lambda | ast.NamedExpr):
+            raise NotDivisible("which calls it makes may depend on what they return")
+        if isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp):
+            parts = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+            for one in node.generators:
+                walk(one.iter, loops)
+                if needs(one.iter):
+                    loops += (_OF_ANSWER,)
+                plain = "".join(f" if {ast.unparse(test)}" for test in one.ifs if not needs(test))
+                loops += (f"for {ast.unparse(one.target)} in {ast.unparse(one.iter)}{plain}",)
+                parts += one.ifs
+            for part in parts:
+                walk(part, loops)
+            return
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            given = [*node.args, *(one.value for one in node.keywords)]
+            functions = [one.id for one in given if isinstance(one, ast.Name) and one.id in names]
+            if node.func.id in names and not any(map(needs, given)):
+                args = "".join(f"{ast.unparse(one)}, " for one in node.args)
+                named = ", ".join(
+                    f"{one.arg!r}: {ast.unparse(one.value)}" if one.arg else f"**{ast.unparse(one.value)}"
+                    for one in node.keywords
+                )
+                return add(f"({node.func.id!r}, ({args}), {{{named}}})", loops)
+            if node.func.id in _HANDED_ON and functions and sum(map(needs, given)) == 1:
+                others = ", ".join(ast.unparse(one) for one in node.args if not needs(one))
+                if node.func.id in {"min", "max"} and len(node.args) > 1:
+                    others = f"[{others}]"
+                return add(f"({functions[0]!r}, _a_, {{}})", (*loops, f"for _a_ in zip({others})"))
+        for inner in ast.iter_child_nodes(node):
+            walk(inner, loops)
+
+    walk(tree.body, ())
+    if not asked:
+        raise NotDivisible("it calls no function that an answer has to define")
+    calls: dict[str, str] = {}
+    for value in ask(asked, packed=dict.fromkeys(range(len(asked)), ())):
+        try:
+            ast.literal_eval(value.text)
+        except _UNREADABLE:
+            raise NotDivisible("an argument is no literal, and only the reference has it") from None
+        entries: Any = _parsed(value.text)
+        for key, name, args, named in (entry.elts for entry in entries.elts):
+            keywords = [
+                ast.keyword(key.value, one) for key, one in zip(named.keys, named.values, strict=True)
+            ]
+            calls[key.value] = ast.unparse(ast.Call(ast.Name(name.value), args.elts, keywords))
+    if not 0 < len(calls) <= _MOST_CALLS:
+        raise NotDivisible(f"it calls {len(calls)} times")
+    inside = "".join(f"{call}, " for call in calls.values())
+    function = f"(lambda {', '.join(names)}: {ast.unparse(tree)})"
+    outside = f"{function}(*_looked_up_({VALUES}, {[*calls]}, {names}))"
+    return Part(f"({inside})", outside, parts=len(calls))
+
+
+def read(expression: str) -> ast.Expression | None:
+    """The expression's tree; None where it is none, which evaluating it says better."""
+    try:
+        return ast.parse(expression.strip(" \t"), mode="eval")
+    except _UNREADABLE:
+        return None
+
+
+def _parsed(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
+def bound(tree: ast.AST) -> frozenset[str]:
+    """Names that an expression itself gives a value: loop variables, parameters, `:=`."""
+    stored = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return frozenset(stored | {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)})
+
+
+def names_in(node: ast.AST) -> frozenset[str]:
+    return frozenset(inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name))
+
+
+def root(node: ast.AST) -> ast.AST:
+    """What a chain of calls, attributes and subscripts begins with."""
+    while isinstance(node, ast.Call | ast.Attribute | ast.Subscript):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node
