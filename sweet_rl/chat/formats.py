@@ -178,14 +178,24 @@ def _bounded() -> Iterator[None]:
     """A block in which a template is rendered: another thread raises `RanAway` in it when its time is over."""
     _limit_operators()
     thread, stop = ctypes.c_ulong(threading.get_ident()), ctypes.pythonapi.PyThreadState_SetAsyncExc
-    timer = threading.Timer(SECONDS, stop, (thread, ctypes.py_object(RanAway)))
+    over = threading.Event()
+
+    def end() -> None:
+        over.set()
+        stop(thread, ctypes.py_object(RanAway))
+
+    timer = threading.Timer(SECONDS, end)
     timer.daemon = True
     timer.start()
     try:
         yield
+    except RanAway:
+        over.clear()
+        raise
     finally:
         timer.cancel()
-        stop(thread, None)  # what came too late
+        if over.is_set():  # it came too late; done every time, the interpreter would look for it from then on
+            stop(thread, None)
 
 
 class InstructedChat:
