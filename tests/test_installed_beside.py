@@ -105,15 +105,16 @@ def test_its_options_are_flags(beside, installed_plugins, tmp_path):
     assert "--hints belongs to the world number_guessing, and this is" in done.stderr
 
 
-def test_a_world_has_stages_of_its_own(installed_plugins, tmp_path):
+def test_a_world_has_stages_of_its_own(installed_plugins, tmp_path, monkeypatch):
     said = {}
-    for words in ("--help", "guessing count --help", "--complete guessing ", "guessing count --up_to 2"):
+    monkeypatch.setenv("COMP_LINE", "sweet-rl guessing ")
+    for words in ("--help", "guessing count --help", "--complete", "guessing count --up_to 2"):
         done = process(installed_plugins, tmp_path, *words.split(" "))
         assert done.returncode == 0, done.stderr
         said[words] = done.stdout
     assert "guessing count " in said["--help"]
     assert "--up_to" in said["guessing count --help"]
-    assert said["--complete guessing "] == "count\n"
+    assert said["--complete"] == "count\n"
     assert (tmp_path / "numbers.txt").read_text() == "1\n2\n"
     assert "sweet-rl guessing count --up_to 2" in (tmp_path / "numbers.txt.run.json").read_text()
 

@@ -26,7 +26,7 @@ from sweet_rl.types import Message, UserContext
 from sweet_rl.users.model import OpenAIUser, VisionUser
 from sweet_rl.worlds import load_tasks, world_of
 from sweet_rl.worlds.alfworld.players import thought as household_thought
-from sweet_rl.worlds.dangerous_taxi.data import hint_of
+from sweet_rl.worlds.dangerous_taxi.data import play_taxi
 from sweet_rl.worlds.dangerous_taxi.game import encode
 from sweet_rl.worlds.dangerous_taxi.tasks import thought as taxi_thought
 from tests.preferences.test_ranking import turn
@@ -127,6 +127,10 @@ def taxi_teacher(place):
     return taxi_thought(None, None, place, random.Random(0))
 
 
+def taxi_hint(place):
+    return play_taxi(0, [place], head_start=False)[0].hint
+
+
 def household_teacher(plan):
     return household_thought("Your task is to: clean up.", ["look"], plan, None, random.Random(0))
 
@@ -156,7 +160,7 @@ TOLD = {
     "oracle of cities": (scripted(CityOracle(), "Which country is it in?"), "Paris, France", "Tokyo, Japan"),
     "critic": (critic, "dog", "piano"),
     "taxi's teacher": (taxi_teacher, RIGHT_HERE, FAR_AWAY),
-    "taxi's teacher by a model": (hint_of, 1, 4),
+    "taxi's teacher by a model": (taxi_hint, RIGHT_HERE, FAR_AWAY),
     "household's teacher": (household_teacher, ["take plate 1"], ["go to sink 1"]),
     "explorer's teacher": (explorer, "config.md", "README.md"),
 }

@@ -161,7 +161,7 @@ def test_nothing_is_overwritten_unasked_and_a_killed_one_is_no_beginning(tmp_pat
         run_bc(str(tmp_path / "thesis"), overwrite=True, **QUICK)
     (tmp_path / "start" / "policy").rename(tmp_path / "start" / "unfinished")  # as a kill leaves it
     told = [*SMALL, f"checkpoint_path={tmp_path / 'start'}", f"save_path={tmp_path / 'run'}"]
-    with pytest.raises(UsageError, match=r"and no model"):
+    with pytest.raises(UsageError, match=r"holds no policy"):
         archer.run("archer_20q", told, None)
 
 
