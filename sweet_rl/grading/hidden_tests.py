@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from sweet_rl.grading.divider import LOOKED_UP, Ask, Divider, NotDivisible, Part, looked_up, read, root
 from sweet_rl.grading.sandbox import Job, Outcome, Program, Sandbox, TestValue
+from sweet_rl.grading.sandbox.guest.crossing import LIBRARIES
 from sweet_rl.grading.sandbox.guest.values import MODULE
 from sweet_rl.types import Task
 
@@ -137,9 +138,9 @@ def _plan(task: Task, sandbox: Sandbox) -> Plan:
     for way, reads, crossing in (
         (Divider, False, frozenset[str]()),
         (Divider, True, frozenset()),
-        (Divider, False, classes - under_test),
+        (Divider, False, classes - under_test | {LIBRARIES}),
         (looked_up, False, frozenset()),
-        (looked_up, False, classes),
+        (looked_up, False, classes | {LIBRARIES}),
     ):
         tried: dict[int, Part] = {}
         for at in left:

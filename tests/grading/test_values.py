@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 from sweet_rl.grading.code import CodeGrader
 from sweet_rl.grading.sandbox import Sandbox
+from sweet_rl.grading.sandbox.guest.crossing import LIBRARIES, alike, apart, finite, unpack
 from sweet_rl.grading.sandbox.guest.values import CUT, MAX_SHORT, NotPlainData, fingerprint, literal
 from sweet_rl.types import Task, Trajectory
 
@@ -265,3 +266,74 @@ def test_in_the_sandbox_a_reference_meets_odd_values_of_its_own_and_no_others():
     with Sandbox(workers=1) as sandbox:
         scores = list(CodeGrader(sandbox).grade(answers))
     assert [score.value for score in scores] == [1, 0] * len(RETURNED), [score.tests for score in scores]
+
+
+class _Odd(list):
+    __iter__ = __len__ = __eq__ = __reduce__ = lambda *_: 1 / 0
+    __hash__ = None
+
+
+UTC = dt.UTC
+CROSSING = [
+    1 + 2j, range(3), Decimal("0.10"), Fraction(1, 3), dt.date(2024, 1, 2), dt.datetime(2024, 1, 2, 3, tzinfo=UTC),
+    dt.time(1, 2), dt.timedelta(1), collections.Counter("aab"), collections.defaultdict(int, {"a": 1}),
+    collections.OrderedDict(a=1), collections.deque([1, Decimal(2)], 3), array("i", [1]), pathlib.PurePath("a/b"),
+    uuid.UUID(int=5), ipaddress.ip_address("10.0.0.1"), {dt.date(2024, 1, 1): {frozenset({1})}, "a": [(), set()]},
+]  # fmt: skip
+FORGED = [
+    "eval('1')", "open('x')", "__import__('os')", "os.system('x')", "[].append(1)", "(lambda: 1)()", "KeyboardInterrupt()",
+    "_object_('P', {})", "numpy.array([1], 'O')", "numpy.array([(1, 2)], 'i4,i4')", "pandas.eval('1')", "f'{1}'", "x",
+    "decimal.Decimal('1').__class__(2)", "builtins.eval('1')", "decimal.getcontext()",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", CROSSING, ids=repr)
+def test_what_crosses_is_made_again_of_literals(value):
+    made = unpack(literal(apart(value, {LIBRARIES}), 9999), {})
+    assert (type(made), made) == (type(value), value)
+    assert alike(made, value)
+    assert finite(made)
+
+
+def test_arrays_and_tables_cross():
+    numpy, pandas = pytest.importorskip("numpy"), pytest.importorskip("pandas")
+    days = pandas.date_range("2024-01-01", periods=2, tz="Europe/Berlin")
+    frame = pandas.DataFrame(
+        {"day": days, "v": [1.5, 2.0], 3: ["a", None]}, index=pandas.Index([4, 5], name="i")
+    )
+    for value in (
+        frame,
+        frame["v"],
+        frame.set_index(["v", 3]),
+        pandas.Timedelta(5),
+        days[0],
+        pandas.DataFrame(),
+    ):
+        made = unpack(literal(apart(value, {LIBRARIES}), 9999), {})
+        assert made.equals(value) if hasattr(value, "equals") else made == value
+        assert alike(made, value)
+    for value in (
+        numpy.eye(2),
+        numpy.int8(3),
+        numpy.array(["a", "bc"]),
+        numpy.array(["2024-01-01"], "M8[D]"),
+    ):
+        made = unpack(literal(apart(value, {LIBRARIES}), 9999), {})
+        assert (made.dtype, made.tolist()) == (value.dtype, value.tolist())
+    assert not alike(numpy.eye(2), numpy.eye(3))
+    assert not finite(numpy.array([1, float("nan")]))
+    assert not finite(numpy.array(["NaT"], "M8[s]"))
+    assert not finite(pandas.DataFrame({"v": [float("inf")]}))
+
+
+@pytest.mark.parametrize("text", FORGED)
+def test_nothing_else_is_made(text):
+    with pytest.raises((NotPlainData, ValueError, KeyError)):
+        unpack(text, {})
+
+
+def test_nothing_of_an_answers_class_crosses():
+    assert unpack(literal(apart(_Odd([1, 2]), ()), 99), {}) == [1, 2]
+    assert not finite([Decimal("NaN")])
+    assert not alike([Decimal(1)], ["1"])
+    assert not alike(dt.date(2024, 1, 1), Decimal(1))

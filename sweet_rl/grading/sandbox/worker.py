@@ -25,7 +25,7 @@ from types import CodeType
 from sweet_rl.errors import SandboxError
 from sweet_rl.grading.sandbox.guest.run import NEXT, READY, RETIRED
 
-MODULES = ("", ".values", ".isolation", ".seccomp", ".run")
+MODULES = ("", ".values", ".crossing", ".isolation", ".seccomp", ".run")
 """All of the guest, each after those that it imports."""
 
 _START = """

@@ -36,18 +36,8 @@ from types import CodeType, ModuleType
 from typing import Any, NamedTuple
 
 from . import isolation, seccomp
-from .values import (
-    MAX_TEXT,
-    MODULE,
-    NotPlainData,
-    alike,
-    apart,
-    fingerprint,
-    finite,
-    literal,
-    settled,
-    unpack,
-)
+from .crossing import alike, apart, finite, unpack
+from .values import MAX_TEXT, MODULE, NotPlainData, fingerprint, literal, settled
 
 for _value in (Quitter("exit", "EOF"), Quitter("quit", "EOF"), _Helper()):
     _name = getattr(_value, "name", "help")
@@ -136,13 +126,13 @@ def run_fixed(program: dict[str, Any], first: int) -> Iterator[Result]:
 
 def _checked(text: str, returned: str, names: dict[str, Any]) -> Any:
     """The values; refuses what only passes a comparison for being of another kind than what the reference returns."""
-    values = unpack(text, names)
-    wanted = unpack(returned, names) if returned else values
+    values, wanted = (unpack(one, names) for one in (text, returned or text))
     if type(values) is not tuple or len(values) != len(wanted) or not all(map(alike, values, wanted)):
         raise NotPlainData("another kind of value than the reference's")
+    values, wanted = (unpack(one, names) for one in (text, returned or text))  # iterators have been used up
     if finite(wanted) and not finite(values):
         raise NotPlainData("NaN, or infinite, where the reference's value is not")
-    return values
+    return unpack(text, names)
 
 
 _running: list[Test] = []

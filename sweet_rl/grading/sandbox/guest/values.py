@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from _blake2 import blake2b  # hashlib would load OpenSSL into a process that is forked thousands of times
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import islice
 from typing import Any, NamedTuple
@@ -53,57 +53,6 @@ def settled(value: Any) -> Any:
     if len(items) > MAX_ITEMS:
         raise NotPlainData(f"an iterator with more than {MAX_ITEMS} items")
     return items
-
-
-def alike(value: Any, wanted: Any) -> bool:
-    """Whether a literal is of the kind that is wanted, as are its items; or both are nothing: empty, 0, None.
-
-    A test may compare in a way that what is of another kind passes by chance: `all(a == b for a, b in zip(x, y))`.
-    """
-    kinds = [next((kind for kind in _KINDS if isinstance(one, kind)), None) for one in (value, wanted)]
-    if kinds == [None, None] and value is not None and wanted is not None:
-        fields, needed = _fields(value), _fields(wanted)
-        return type(value) is type(wanted) and all(
-            name in fields and alike(fields[name], needed[name]) for name in needed
-        )
-    if all(
-        one is None or (kind is not None and not one)
-        for kind, one in zip(kinds, (value, wanted), strict=True)
-    ):
-        return True
-    if kinds[0] is not kinds[1] or kinds[0] is None:
-        return False
-    if kinds[0] is _NUMBER or not (value and wanted):
-        return kinds[0] is _NUMBER
-    if isinstance(value, list | tuple) and isinstance(wanted, list | tuple):
-        return len(value) == len(wanted) and all(map(alike, value, wanted))
-    items, others = (list(one.items() if isinstance(one, dict) else one) for one in (value, wanted))
-    return kinds[0] is _TEXT or all(any(alike(one, other) for other in others[:20]) for one in items[:1000])
-
-
-def finite(value: Any) -> bool:
-    """Whether there is no NaN or infinity in a literal, nor a text that is one: by them what is negated is true."""
-    if isinstance(value, str):
-        return value.strip().lower().lstrip("+-") not in {"nan", "inf", "infinity", "nat"}
-    if isinstance(value, _NUMBER):
-        return value == value and abs(value) != float("inf")
-    if isinstance(value, dict):
-        return all(map(finite, value.items()))
-    return all(map(finite, value if isinstance(value, _ITEMS) else _fields(value).values()))
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    """What an object of the reference's has in its slots and its dictionary; nothing of an Enum's member."""
-    if type(value).__module__ != MODULE or hasattr(value, "_name_"):
-        return {}
-    named = [kind.__dict__.get("__slots__", ()) for kind in reversed(type(value).__mro__)]
-    slots = [slot for some in named for slot in ((some,) if type(some) is str else some)]
-    kept = [slot for slot in slots if slot not in {"__dict__", "__weakref__"} and hasattr(value, slot)]
-    return {slot: getattr(value, slot) for slot in kept} | getattr(value, "__dict__", {})
-
-
-_NUMBER, _TEXT, _ITEMS = int | float | complex, str | bytes, list | tuple | set | frozenset
-_KINDS = (_NUMBER, _TEXT, _ITEMS, dict)
 
 
 def _plainer(value: Any) -> Any:
@@ -267,17 +216,17 @@ def _decimal(kind: Any, value: Any, _: int) -> bytes:
     return _ratio(*kind.as_integer_ratio(value))
 
 
-_DATE, _CLOCK = ("year", "month", "day"), ("hour", "minute", "second", "microsecond")
+DATE, CLOCK = ("year", "month", "day"), ("hour", "minute", "second", "microsecond")
 
 
-def _read(kind: Any, value: Any, *names: str) -> list[int]:
+def read(kind: Any, value: Any, *names: str) -> list[int]:
     """Fields as the base type has them: a subclass written in C may fail where its methods are called so."""
     return [getattr(kind, name).__get__(value) for name in names]
 
 
 def _datetime(kind: Any, value: Any, _: int) -> bytes:
     """With a time zone: the moment. Without: what the calendar and the clock show."""
-    shown = kind(*_read(kind, value, *_DATE, *_CLOCK))
+    shown = kind(*read(kind, value, *DATE, *CLOCK))
     zone, passed = kind.tzinfo.__get__(value), shown - kind(1, 1, 1)
     offset = zone and shown.replace(tzinfo=zone, fold=kind.fold.__get__(value)).utcoffset()
     tag, passed = (b"D", passed) if offset is None else (b"Z", passed - offset)
@@ -285,7 +234,7 @@ def _datetime(kind: Any, value: Any, _: int) -> bytes:
 
 
 def _time(kind: Any, value: Any, _: int) -> bytes:
-    hour, minute, second, microsecond = _read(kind, value, *_CLOCK)
+    hour, minute, second, microsecond = read(kind, value, *CLOCK)
     seconds, offset = (hour * 60 + minute) * 60 + second, kind.utcoffset(value)
     if offset is None:
         return b"O%d,%d" % (seconds, microsecond)
@@ -293,7 +242,7 @@ def _time(kind: Any, value: Any, _: int) -> bytes:
 
 
 def _timedelta(kind: Any, value: Any, _: int) -> bytes:
-    span = kind(*_read(kind, value, "days", "seconds", "microseconds"))
+    span = kind(*read(kind, value, "days", "seconds", "microseconds"))
     return b"T%d,%d,%d" % (span.days, span.seconds, span.microseconds)
 
 
@@ -341,7 +290,7 @@ _ENCODERS_BY_NAME: dict[str, Callable[[Any, Any, int], bytes]] = {  # nothing of
     "pandas._libs.tslibs.timestamps._Timestamp": _timestamp,
     "pandas._libs.tslibs.timedeltas._Timedelta": _timestamp,
     "datetime.datetime": _datetime,
-    "datetime.date": lambda kind, value, _: b"A%d" % kind(*_read(kind, value, *_DATE)).toordinal(),
+    "datetime.date": lambda kind, value, _: b"A%d" % kind(*read(kind, value, *DATE)).toordinal(),
     "datetime.time": _time,
     "datetime.timedelta": _timedelta,
     "collections.deque": lambda kind, value, depth: _joined(
@@ -350,51 +299,8 @@ _ENCODERS_BY_NAME: dict[str, Callable[[Any, Any, int], bytes]] = {  # nothing of
 }
 
 
-OBJECT = "_object_"
-
-
-def apart(value: Any, classes: Collection[str]) -> Any:
-    """The value, in which objects are `Parts` where their class is the answer's own and has one of these names."""
-    kind = type(value)
-    if kind.__module__ == MODULE and kind.__qualname__ in classes:
-        fields = {"_name_": value._name_} if hasattr(kind, "__members__") else _fields(value)
-        return Parts(OBJECT, (kind.__qualname__, apart(fields, classes)))
-    if kind is dict:
-        return {name: apart(one, classes) for name, one in value.items()}
-    return kind([apart(one, classes) for one in value]) if kind in {list, tuple} else value
-
-
-def unpack(text: str, names: Mapping[str, Any]) -> Any:
-    """What a literal says, in which an object has the class that `names` has for it."""
-    import ast  # seldom needed, and every page that a worker has costs time
-
-    def read(node: Any) -> Any:
-        match node:
-            case ast.Call(func=ast.Name(id="_object_"), args=[name, fields], keywords=[]):
-                return _rebuilt(names[read(name)], read(fields))
-            case ast.List():
-                return [*map(read, node.elts)]
-            case ast.Tuple():
-                return tuple(map(read, node.elts))
-            case ast.Dict():
-                return dict(zip(map(read, node.keys), map(read, node.values), strict=True))
-        return ast.literal_eval(node)
-
-    return read(ast.parse(text, mode="eval").body)
-
-
-def _rebuilt(kind: Any, fields: dict[str, Any]) -> Any:
-    """An object with these fields, of which nothing has been called; the member of an Enum by its name."""
-    if hasattr(kind, "__members__"):
-        return kind.__members__[fields["_name_"]]
-    made = object.__new__(kind)
-    for field, value in fields.items():
-        there = getattr(kind, field, None)
-        if hasattr(there, "__get__") and not hasattr(there, "__set__"):
-            raise ValueError(f"a field {field!r} in the place of a method")
-        object.__setattr__(made, field, value)
-    return made
-
+OBJECT, MADE = "_object_", "_made_"
+"""Words of `Parts` that cross: an object of an answer's class; what a library makes of some arguments."""
 
 MAX_TEXT = 1 << 20
 """Of a value that is compared outside; a longer one has none."""
@@ -419,6 +325,8 @@ def _text(value: Any, limit: int) -> str:
     kinds = type(value).__mro__
     if type(value) is Parts and value.kind == OBJECT:
         return f"{OBJECT}({value.data[0]!r}, {_text(value.data[1], limit)})"
+    if type(value) is Parts and value.kind == MADE:
+        return _listed(f"{value.data[0]}(", value.data[1:], ")", limit)
     if value is None or bool in kinds:
         return repr(value)
     if int in kinds:
