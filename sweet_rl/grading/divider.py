@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from sweet_rl.grading.sandbox import TestValue
+from sweet_rl.grading.sandbox.guest.crossing import LIBRARIES
 from sweet_rl.grading.sandbox.guest.run import VALUES
 
 _UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
@@ -35,6 +37,10 @@ class Part(NamedTuple):
     parts: int = 1
 
 
+_PIECES = {ast.Starred, ast.Slice, ast.FormattedValue}
+"""Expressions that do not stand alone."""
+
+
 class NotDivisible(Exception):
     """The expected values cannot be kept from the answer, or what is needed there is no literal."""
 
@@ -48,19 +54,21 @@ class Divider(ast.NodeTransformer):
         under_test: frozenset[str],
         kinds: Mapping[str, str],
         ask: Ask,
-        reads: bool,
+        way: Literal["calls", "reads", "smallest"],
     ) -> None:
         self._tree, self._under_test, self._kinds, self._ask = tree, under_test, kinds, ask
-        self._reads = reads  # what is read of a value is read beside the answer: `f(2).x`, `f(2).total()`
+        self._reads = way == "reads"  # beside the answer, too: `f(2).x`, `f(2).total()`
+        self._imported = {name for name, kind in kinds.items() if "import" in kind}
+        self._takes_smallest = way == "smallest"
         self._bound = bound(tree)
         self._inside: list[ast.expr] = []
         self._imports: dict[str, None] = {}
 
     def divided(self, crossing: frozenset[str] = frozenset()) -> Part:
         """The test; raises `NotDivisible`."""
-        is_whole, rest = self._is_use(self._tree.body), self.visit(self._tree.body)
+        rest: Any = self.visit(self._tree.body)
         imports, parts = "\n".join(self._imports), len(self._inside)
-        if is_whole:
+        if ast.unparse(rest) == f"{VALUES}[0]":
             return Part(ast.unparse(self._inside[0]), imports=imports)
         if not parts:
             raise NotDivisible("it calls no function that an answer has to define")
@@ -70,17 +78,61 @@ class Divider(ast.NodeTransformer):
     def visit(self, node: ast.AST) -> ast.AST:
         """What stands outside in the place of a part."""
         if not isinstance(node, ast.expr):
+            if isinstance(node, ast.comprehension) and self._takes_smallest and self._needs_answer(node.iter):
+                node.iter = _parsed(f"[*{ast.unparse(node.iter)}]")
             return super().generic_visit(node)
         if not self._needs_answer(node):
             return node
         if isinstance(node, ast.Name):
             raise NotDivisible(f"it needs {node.id!r}, to which an answer could give any meaning")
-        if not self._is_use(node):
+        if self._takes_smallest:
+            before = len(self._inside)
+            try:
+                return super().generic_visit(
+                    _parsed(ast.unparse(node)) if type(node) not in _PIECES else node
+                )
+            except NotDivisible:
+                del self._inside[before:]
+                if not self._can_be_taken(node):
+                    raise
+        elif not self._is_use(node):
             return super().generic_visit(node)
         if outer := (names_in(node) & self._bound) - bound(node):
             raise NotDivisible(f"it calls again for each {min(outer)!r}, and compares")
         self._inside.append(self._supplied(node))
         return _parsed(f"{VALUES}[{len(self._inside) - 1}]")
+
+    def _can_be_taken(self, node: ast.expr) -> bool:
+        """Whether a value crosses, and nothing that is done to it beside the answer could say what is expected."""
+        if type(node) in _PIECES:
+            return False
+        is_object = any(self._kinds[name] == "class" for name in names_in(node) & self._under_test)
+        for inner in ast.walk(node):
+            match inner:
+                case ast.Compare() | ast.BoolOp() | ast.IfExp():
+                    return False
+                case ast.BinOp() | ast.UnaryOp() if names_in(inner) & self._bound:
+                    return False
+                case ast.BinOp() | ast.UnaryOp() if self._needs_answer(inner) and not is_object:
+                    return False
+                case ast.comprehension() if not isinstance(inner.target, ast.Name):
+                    return False  # what belongs to each case may be among it
+                case ast.Call() if not self._is_use(inner):
+                    first = root(inner)
+                    name = first.id if isinstance(first, ast.Name) else ""
+                    is_own = name in self._bound or hasattr(builtins, name)
+                    is_function = isinstance(inner.func, ast.Name | ast.Lambda) or name in self._imported
+                    most = 99 if is_object and is_own else int(is_function)  # `f(2).same(4)` says too much
+                    if len(inner.args) + len(inner.keywords) > most + ast.unparse(inner.func).endswith(
+                        "islice"
+                    ):
+                        return False
+        (value,) = self._ask([ast.unparse(node)], packed={0: {LIBRARIES}})
+        try:
+            calls = [one for one in ast.walk(_parsed(value.text)) if isinstance(one, ast.Call)]
+        except _UNREADABLE:
+            return False
+        return not any(one.keywords for one in calls)
 
     def _supplied(self, node: Any) -> Any:
         """A part as it stands inside: what only the reference has is a literal there."""

@@ -135,21 +135,24 @@ def _plan(task: Task, sandbox: Sandbox) -> Plan:
     wanted, tests, why = ask(expressions), [Part(one) for one in expressions], dict[int, str]()
     left = {at: tree for at, tree in enumerate(trees) if tree}  # else evaluating it says what it is
     classes = frozenset(name for name, kind in kinds.items() if kind == "class")
-    for way, reads, crossing in (
-        (Divider, False, frozenset[str]()),
-        (Divider, True, frozenset()),
-        (Divider, False, classes - under_test | {LIBRARIES}),
-        (looked_up, False, frozenset()),
-        (looked_up, False, classes | {LIBRARIES}),
-    ):
+    libraries = frozenset({LIBRARIES})
+    ways: list[tuple[Any, frozenset[str]]] = [
+        ("calls", frozenset()),
+        ("reads", frozenset()),
+        ("calls", classes - under_test | libraries),
+        (looked_up, frozenset()),
+        (looked_up, classes | libraries),
+        ("smallest", libraries),
+    ]
+    for way, crossing in ways:
         tried: dict[int, Part] = {}
         for at in left:
             try:
                 tree = ast.parse(expressions[at].strip(" \t"), mode="eval")
-                if way is Divider:
-                    tried[at] = Divider(tree, under_test, kinds, ask, reads).divided(crossing)
-                else:
+                if way is looked_up:
                     tried[at] = looked_up(tree, under_test, kinds, ask)._replace(crossing=crossing)
+                else:
+                    tried[at] = Divider(tree, under_test, kinds, ask, way).divided(crossing)
             except NotDivisible as error:
                 why.setdefault(at, str(error))
         if not tried:

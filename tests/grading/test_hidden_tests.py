@@ -22,12 +22,12 @@ KINDS = {
 }  # fmt: skip
 
 
-def divided(expression, *, reads=False):
+def divided(expression, way="calls"):
     def ask(texts, **_):
         return [TestValue(Outcome.VALUE, text=DATA[text]) for text in texts]
 
     tree = ast.parse(expression.strip(), mode="eval")
-    return Divider(tree, frozenset({"f", "g", "Stack", "len"}), KINDS, ask, reads).divided()
+    return Divider(tree, frozenset({"f", "g", "Stack", "len"}), KINDS, ask, way).divided()
 
 
 DIVIDED = {
@@ -72,6 +72,47 @@ def test_a_test_is_divided(expression):
     assert divided(expression)[:2] == DIVIDED[expression]
 
 
+CLASSES = """
+import operator
+class V:
+    def __init__(self, x): self.x = x
+    def __add__(self, other): return V(self.x + other.x)
+    def __len__(self): return self.x
+    def __iter__(self): return iter([V(self.x)] * self.x)
+    def same(self, x): return self.x == x
+def level(n):
+    while True: yield n
+def odd(n): return lambda: V(n)
+"""
+SMALLEST = {
+    "abs((V(1) + V(2)).x - 3) < 1": ("((V(1) + V(2)).x, )", "abs(_values_[0] - 3) < 1"),
+    "len(V(2)) == 2 and max(V(3).x for n in [1]) == 3": (
+        "(len(V(2)), V(3).x, )", "_values_[0] == 2 and max((_values_[1] for n in [1])) == 3"),
+    "[v.x for v in V(2)] == [2, 2]": ("([v.x for v in V(2)], )", "_values_[0] == [2, 2]"),
+    "str(len(V(2)))": ("(len(V(2)), )", "str(_values_[0])"),
+    "next(level(3)) == 3": ("(next(level(3)), )", "_values_[0] == 3"),
+    "odd(3)().x == 3": ("(odd(3)().x, )", "_values_[0] == 3"),
+}  # fmt: skip
+SAYS_TOO_MUCH = ["V(1) == V(1)", "[v.x - 2 for v in V(2)] == [0, 0]", "odd(3)().same(3)", "(lambda v: v().same(3))(odd(3))", "operator.contains(level(1), 1)", "all(a == b for a, b in zip(level(1), [1, 1]))", "(lambda v: abs(v().x - 3))(odd(3)) == 0", "[V(n).x == m for n, m in [(1, 1)]]", "[V(n).x * m for n, m in [(1, 1)]]"]  # fmt: skip
+
+
+@pytest.mark.parametrize("expression", [*SMALLEST, *SAYS_TOO_MUCH])
+def test_the_smallest_part_that_crosses_runs_beside_the_answer(expression, sandbox):
+    def ask(expressions, **more):
+        (values,) = sandbox.run([Job("fixed", [Program(CLASSES, expressions, **more)])])
+        return [value if value.outcome is Outcome.VALUE else TestValue(Outcome.ERROR) for value in values]
+
+    kinds = {"V": "class", "level": "function", "odd": "function", "operator": "import operator as operator"}
+    divider = Divider(
+        ast.parse(expression, mode="eval"), frozenset({"V", "level", "odd"}), kinds, ask, "smallest"
+    )
+    if expression in SAYS_TOO_MUCH:
+        with pytest.raises(NotDivisible):
+            divider.divided()
+    else:
+        assert divider.divided()[:2] == SMALLEST[expression]
+
+
 LOOPS = {
     "all(level(n) == m for n, m in [(1, 2), (4, 8)])": "(level(1), level(4), )",
     "sum(level(n, k=-n) for n in range(4) if n % 2 if level(n) > 3) == 1": "(level(1, k=-1), level(3, k=-3), level(1), level(3), )",
@@ -98,9 +139,9 @@ def test_a_loop_is_its_calls_where_none_depends_on_another(expression, sandbox):
 
 
 def test_what_is_read_of_a_value_may_be_read_beside_the_answer():
-    assert divided("f(2).x.y == 4", reads=True)[:2] == ("(f(2).x.y, )", "_values_[0] == 4")
-    assert divided("f(2).total() + f(2)", reads=True).inside == "(f(2).total(), f(2), )"
-    assert divided("f(2).same(4)", reads=True)[:2] == ("(f(2).same, )", "_values_[0](4)")
+    assert divided("f(2).x.y == 4", "reads")[:2] == ("(f(2).x.y, )", "_values_[0] == 4")
+    assert divided("f(2).total() + f(2)", "reads").inside == "(f(2).total(), f(2), )"
+    assert divided("f(2).same(4)", "reads")[:2] == ("(f(2).same, )", "_values_[0](4)")
 
 
 @pytest.mark.parametrize("expression", TOO_MUCH)
