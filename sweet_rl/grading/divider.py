@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 from sweet_rl.grading.sandbox import TestValue
 from sweet_rl.grading.sandbox.guest.crossing import LIBRARIES
 from sweet_rl.grading.sandbox.guest.run import VALUES
+from sweet_rl.grading.sandbox.guest.values import MODULE, OBJECT
 
 _UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 
@@ -36,6 +37,19 @@ class Part(NamedTuple):
     returned: str = ""
     parts: int = 1
 
+
+_OBJECTS = f"""
+def {OBJECT}(name, fields, kinds={{}}):
+    kind = globals().get(name) or kinds.setdefault(name, type(name, (), {{"__module__": {MODULE!r}}}))
+    if "_name_" in fields and hasattr(kind, "__members__"):
+        return kind[fields["_name_"]]
+    if "_name_" in fields:
+        fields = {{"name": fields["_name_"], "value": fields["_value_"]}}
+    made = object.__new__(kind)
+    for field, value in fields.items():
+        object.__setattr__(made, field, value)
+    return made
+"""
 
 _PIECES = {ast.Starred, ast.Slice, ast.FormattedValue}
 """Expressions that do not stand alone."""
@@ -146,18 +160,41 @@ class Divider(ast.NodeTransformer):
             if kind in {"class", "function", "data"}:
                 if self._needs_answer(node):
                     raise NotDivisible("it hands what an answer returns to a helper in an argument")
-                (value,) = self._ask([ast.unparse(node)], packed={0: ()})
-                try:
-                    ast.literal_eval(value.text)
-                except _UNREADABLE:
-                    raise NotDivisible("an argument is no literal, and only the reference has it") from None
-                return _parsed(value.text)
+                return self._described(ast.unparse(node), names_in(node))
         for field, old in ast.iter_fields(node):
             if isinstance(old, list):
                 old[:] = [self._supplied(one) if isinstance(one, ast.AST) else one for one in old]
             elif isinstance(old, ast.AST):
                 setattr(node, field, self._supplied(old))
         return node
+
+    def _described(self, text: str, names: frozenset[str]) -> ast.expr:
+        """What only the reference has, beside an answer: a literal, in which objects are made of their fields.
+
+        An answer that has their class gets objects of its own where the test makes them itself: `f(Node(1))`.
+        """
+        classes = {name for name, kind in self._kinds.items() if kind == "class"}
+        (value,) = self._ask([text], packed={0: classes})
+        why = "an argument is no literal, and only the reference has it"
+        try:
+            described = _parsed(value.text)
+            if OBJECT not in names_in(described):
+                ast.literal_eval(described)
+        except _UNREADABLE:
+            raise NotDivisible(why) from None
+        if names_in(described) == {OBJECT}:
+            calls = [one for one in ast.walk(described) if isinstance(one, ast.Call)]
+            kinds = sorted({ast.literal_eval(one.args[0]) for one in calls})
+            methods = "any(callable(one) and name[0] != '_' for name, one in vars({}).items())"
+            if any(one.text != "False" for one in self._ask([methods.format(kind) for kind in kinds])):
+                raise NotDivisible("an argument has methods that only the reference has")
+            self._imports[_OBJECTS] = None
+            if names & self._kinds.keys() <= classes:
+                has = " and ".join(f"{kind!r} in globals()" for kind in kinds)
+                return _parsed(f"({text} if {has} else {value.text})")
+        elif names_in(described):
+            raise NotDivisible(why)
+        return described
 
     def _needs_answer(self, node: ast.AST) -> bool:
         return not names_in(node).isdisjoint(self._under_test - self._bound)

@@ -29,7 +29,8 @@ def apart(value: Any, classes: Collection[str]) -> Any:
     if kind in {str, int, bool, type(None)}:
         return value
     if kind.__module__ == MODULE and kind.__qualname__ in classes:
-        inner = {"_name_": value._name_} if hasattr(kind, "__members__") else fields(value)
+        is_member = hasattr(kind, "__members__")
+        inner = {"_name_": value._name_, "_value_": value._value_} if is_member else fields(value)
         return Parts(OBJECT, (kind.__qualname__, apart(inner, classes)))
     value = settled(value)
     for base in type(value).__mro__:
