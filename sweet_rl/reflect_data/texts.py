@@ -227,8 +227,11 @@ def read_list(path: Path, stages: Mapping[str, StageEntry] = MappingProxyType({}
     except ValueError as error:
         repair = "A list of records is expected."
         raise DataError(f"is not JSON ({error})", path=path, repair=repair) from error
-    if not (isinstance(records, list) and all(isinstance(record, dict) for record in records)):
+    if not isinstance(records, list):
         raise DataError("must hold a list of records", path=path, value=records)
+    for number, record in enumerate(records):
+        if not isinstance(record, dict):
+            raise DataError(f"holds no record at number {number}", path=path, value=record)
     return records
 
 

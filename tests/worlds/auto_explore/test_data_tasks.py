@@ -84,7 +84,7 @@ def test_what_is_loaded(tmp_path, golden):
     [
         ("{", "is not JSON"),
         ({}, "a list of records"),
-        ([3], r"list of records, got \[3\]"),
+        ([3], "number 0"),
         ([record(["ls"]), record("ls")], r"\[1\].optimal_path.*list of commands"),
         ([record([3])], r"\[0\].optimal_path.*list of commands"),
         ([record(trajectories=["abc"])], r"\[0\].trajectories.*list of objects"),
