@@ -14,18 +14,10 @@ from _measure import on_gpu
 GIB = 2**30
 
 PEAK_TFLOPS = {
-    r"\bB200\b": 2250,
-    r"\bG?H200\b": 989,
-    r"\bH100 PCIe\b": 756,
-    r"\bH100 NVL\b": 835,
-    r"\bH100\b": 989,
-    r"\bA100\b": 312,
-    r"\bL40S\b": 362,
-    r"\bL4\b": 121,
-    r"\bRTX A6000\b": 155,
-    r"\bRTX 4090$": 165,
+    r"\bB200\b": 2250, r"\bG?H200\b": 989, r"\bH100 PCIe\b": 756, r"\bH100 NVL\b": 835, r"\bH100\b": 989,
+    r"\bA100\b": 312, r"\bL40S\b": 362, r"\bL4\b": 121, r"\bRTX A6000\b": 155, r"\bRTX 4090$": 165,
     r"\bRTX 3090$": 71,
-}
+}  # fmt: skip
 """Makers' figures for dense bfloat16, sums in float32, by what a card calls itself; the first that fits."""
 
 
@@ -55,17 +47,11 @@ class Shape:
         from transformers import LlamaConfig
 
         return LlamaConfig(
-            vocab_size=self.vocabulary,
-            hidden_size=self.hidden,
-            intermediate_size=self.inner,
-            num_hidden_layers=self.layers,
-            num_attention_heads=self.heads,
-            num_key_value_heads=self.key_heads,
-            max_position_embeddings=131_072,
-            tie_word_embeddings=self.tied,
-            bos_token_id=0,
-            eos_token_id=1,
-        )
+            vocab_size=self.vocabulary, hidden_size=self.hidden, intermediate_size=self.inner,
+            num_hidden_layers=self.layers, num_attention_heads=self.heads,
+            num_key_value_heads=self.key_heads, max_position_embeddings=131_072,
+            tie_word_embeddings=self.tied, bos_token_id=0, eos_token_id=1,
+        )  # fmt: skip
 
 
 LLAMA_8B = {"hidden": 4096, "layers": 32, "heads": 32, "key_heads": 8, "inner": 14_336, "vocabulary": 128_256}

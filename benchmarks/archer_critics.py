@@ -136,15 +136,11 @@ class Critics(OnlineStudy):
             policy = AutoConfig.from_pretrained(self.policy(seed))
             tokenizer = AutoTokenizer.from_pretrained(self.policy(seed))
             encoder = DistilBertConfig(
-                initializer_range=SPREAD,
-                max_position_embeddings=policy.max_position_embeddings,
-                pad_token_id=tokenizer.pad_token_id,
-                vocab_size=policy.vocab_size,
-                dim=policy.hidden_size,
-                hidden_dim=4 * policy.hidden_size,
-                n_heads=policy.num_attention_heads,
+                initializer_range=SPREAD, max_position_embeddings=policy.max_position_embeddings,
+                pad_token_id=tokenizer.pad_token_id, vocab_size=policy.vocab_size, dim=policy.hidden_size,
+                hidden_dim=4 * policy.hidden_size, n_heads=policy.num_attention_heads,
                 n_layers=policy.num_hidden_layers,
-            )
+            )  # fmt: skip
             for kind in (FRESH, ENCODER):
                 folder = self.critic(kind, seed)
                 if (folder / "model.safetensors").is_file():
@@ -178,14 +174,9 @@ class OnTrades(Critics):
 
     def _learn(self, method: str, seed: int) -> Chain:
         own = {
-            **ON_TRADES,
-            **self.methods[method],
-            "seed": seed,
-            "policy_lm": self.policy(seed),
-            "critic_lm": self.critic(method, seed),
-            "save_path": self.run(method, seed),
-            "quiet": "true",
-        }
+            **ON_TRADES, **self.methods[method], "seed": seed, "policy_lm": self.policy(seed),
+            "critic_lm": self.critic(method, seed), "save_path": self.run(method, seed), "quiet": "true",
+        }  # fmt: skip
         if self.iterations is not None:
             own["iterations"] = self.iterations
         output, overrides = self.run(method, seed), tuple(f"{name}={value}" for name, value in own.items())
@@ -214,17 +205,9 @@ GAMES: Final = {WORDS: Critics, TRADES: OnTrades}
 
 def main() -> None:
     given = flags(
-        __doc__,
-        game=tuple(GAMES),
-        critics=[*CRITICS_ON_TRADES],
-        seeds=8,
-        first_seed=200,
-        iterations=0,
-        grid=False,
-        folder=None,
-        plot=None,
-        jobs=2,
-    )
+        __doc__, game=tuple(GAMES), critics=[*CRITICS_ON_TRADES], seeds=8, first_seed=200, iterations=0,
+        grid=False, folder=None, plot=None, jobs=2,
+    )  # fmt: skip
     game = GAMES[given.game]
     methods = {name: game.critics[name] for name in given.critics if name in game.critics}
     if given.grid:
@@ -244,23 +227,15 @@ def main() -> None:
     pairs = [pair for pair in CLAIMS if found.keys() >= {*pair}]
     claims = [
         claim_over_seeds(
-            f"{TITLES[one]}: a higher return",
-            found[one],
-            found[other],
-            "last",
+            f"{TITLES[one]}: a higher return", found[one], found[other], "last",
             among=sum(rival == other for _, rival in pairs),
         )
         for one, other in pairs
-    ]
+    ]  # fmt: skip
     part = Comparison(
-        "critics",
-        study.title,
-        own=next(iter(found)),
-        measures=study.measures,
-        curves=study.curves,
-        methods=tuple(found.values()),
-        claims=tuple(claims),
-    )
+        "critics", study.title, own=next(iter(found)), measures=study.measures, curves=study.curves,
+        methods=tuple(found.values()), claims=tuple(claims),
+    )  # fmt: skip
     title, settings = (
         "ArCHer's critics: an episode once, or each utterance",
         {"iterations that count": LAST, **own},

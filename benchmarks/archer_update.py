@@ -42,17 +42,9 @@ WORDS = (
 
 def main() -> None:
     given = flags(
-        __doc__,
-        rows=32,
-        draws=CRITIC_STEPS * ROWS / (EPISODES * TURNS),
-        size=("small", "tiny"),
-        utterance=8.0,
-        threads=0,
-        max_tokens_per_batch=4096,
-        sides=[*SIDES],
-        side=None,
-        output=None,
-    )
+        __doc__, rows=32, draws=CRITIC_STEPS * ROWS / (EPISODES * TURNS), size=("small", "tiny"),
+        utterance=8.0, threads=0, max_tokens_per_batch=4096, sides=[*SIDES], side=None, output=None,
+    )  # fmt: skip
     if given.side:
         print(json.dumps(measure(given)))
         return
@@ -65,10 +57,7 @@ def main() -> None:
     print(f"{heading()}\n{json.dumps(vars(given))}")
     show(
         (
-            "side",
-            f"s a critic step of {given.rows} (CPU)",
-            "s a policy step (CPU)",
-            "h an iteration",
+            "side", f"s a critic step of {given.rows} (CPU)", "s a policy step (CPU)", "h an iteration",
             "peak GiB",
         ),
         [
@@ -80,7 +69,7 @@ def main() -> None:
             ]
             for side, row in found.items()
         ],
-    )
+    )  # fmt: skip
     ratios = {
         side: {key: found["plain"][key] / row[key] for key in row if key.endswith("_s")}
         for side, row in found.items()
@@ -114,13 +103,10 @@ def measure(arguments: argparse.Namespace) -> dict[str, float]:
     if torch.cuda.is_available():
         peak = torch.cuda.max_memory_allocated() / 2**30
     return {
-        "critic_s": critic_s + sampling_s * arguments.rows,
-        "actor_s": actor_s,
-        "critic_cpu_s": critic_cpu_s + sampling_cpu_s * arguments.rows,
-        "actor_cpu_s": actor_cpu_s,
-        "of_which_sampling_s": sampling_s * arguments.rows,
-        "peak_gib": peak,
-    }
+        "critic_s": critic_s + sampling_s * arguments.rows, "actor_s": actor_s,
+        "critic_cpu_s": critic_cpu_s + sampling_cpu_s * arguments.rows, "actor_cpu_s": actor_cpu_s,
+        "of_which_sampling_s": sampling_s * arguments.rows, "peak_gib": peak,
+    }  # fmt: skip
 
 
 def _timed(work: Any, steps: int) -> tuple[float, float]:
@@ -141,12 +127,9 @@ class Ours:
         from sweet_rl.online.settings import ArcherSettings
 
         settings = ArcherSettings(
-            batch_size=B,
-            grad_accum_steps=max(1, arguments.rows // B),
-            actor_epochs=1,
-            max_new_tokens=NEW_TOKENS,
-            max_tokens_per_batch=arguments.max_tokens_per_batch,
-        )
+            batch_size=B, grad_accum_steps=max(1, arguments.rows // B), actor_epochs=1,
+            max_new_tokens=NEW_TOKENS, max_tokens_per_batch=arguments.max_tokens_per_batch,
+        )  # fmt: skip
         self.draws = arguments.draws
         self.episodes = max(2, arguments.rows // TURNS)
         self.policy = TokenPolicy(
@@ -238,12 +221,9 @@ class Plain:
     def _act(self, texts: Sequence[str]) -> list[str]:
         batch = self._tokens(texts)
         written = self.policy.generate(
-            input_ids=batch["input_ids"],
-            attention_mask=batch["attention_mask"],
-            max_new_tokens=NEW_TOKENS,
-            do_sample=True,
-            pad_token_id=self.tokenizer.eos_token_id,
-        )
+            input_ids=batch["input_ids"], attention_mask=batch["attention_mask"],
+            max_new_tokens=NEW_TOKENS, do_sample=True, pad_token_id=self.tokenizer.eos_token_id,
+        )  # fmt: skip
         new = written[:, batch["input_ids"].shape[1] :]
         return [text.split("\n")[0] for text in self.tokenizer.batch_decode(new, skip_special_tokens=True)]
 
@@ -360,12 +340,9 @@ def make_tokenizer() -> Any:
     rng = random.Random(2)
     bpe.train_from_iterator((row.observation for row in transcripts(rng)), trainer)
     return PreTrainedTokenizerFast(
-        tokenizer_object=bpe,
-        eos_token="<end>",
-        pad_token="<end>",
-        padding_side="right",
+        tokenizer_object=bpe, eos_token="<end>", pad_token="<end>", padding_side="right",
         truncation_side="left",
-    )
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -73,16 +73,11 @@ _ARCHER = (
 _TAXI = (
     *("--env", "taxi", "--taxi_curriculum", "--curriculum_index", "0", "--horizon", "3", "--device", "cpu"),
     *(
-        "--no_use_8bit",
-        "--lora_r",
-        "2",
-        "--target_modules",
-        "all-linear",
-        "--per_device_eval_batch_size",
-        "4",
+        "--no_use_8bit", "--lora_r", "2", "--target_modules", "all-linear",
+        "--per_device_eval_batch_size", "4",
     ),
     *("--model_name", "tiny", "--max_steps", "8", "--save_steps", "2", "--learning_rate", "1e-3"),
-)
+)  # fmt: skip
 
 
 # -- processes ------------------------------------------------------------------------------------------
@@ -222,13 +217,10 @@ DAMAGE: dict[str, tuple[str, Callable[[Run], None], str]] = {
 }
 
 _DPO = {
-    "rate": ["--learning_rate", "2e-3"],
-    "rank": ["--lora_rank", "2"],
-    "seed": ["--seed", "7"],
-    "epochs": ["--max_epochs", "3"],
-    "batch": ["--train_batch_size", "8"],
+    "rate": ["--learning_rate", "2e-3"], "rank": ["--lora_rank", "2"], "seed": ["--seed", "7"],
+    "epochs": ["--max_epochs", "3"], "batch": ["--train_batch_size", "8"],
     "model": ["--pretrain", "OTHER"],
-}
+}  # fmt: skip
 CHANGES: dict[str, dict[str, list[str]]] = {
     "train_dpo": _DPO | {"loss": ["--beta", "0.2"], "reference": ["--ref_pretrain", "OTHER"]},
     "train_sft": _DPO,

@@ -66,20 +66,10 @@ HABITS = {  # What the third kind of table shows of every method
 
 def main() -> None:
     arguments = flags(
-        __doc__,
-        agents=None,
-        seeds=[6, 7, 8, 9, 10, 11, 12, 13],
-        trades=[1, 10, 40],
-        ways=",".join(MAIN_WAYS),
-        best_of=None,
-        train_tasks=600,
-        test_tasks=500,
-        dev=False,
-        markdown=False,
-        folder="outputs/mini",
-        output="outputs/mini/study.json",
-        packaged=None,
-    )
+        __doc__, agents=None, seeds=[6, 7, 8, 9, 10, 11, 12, 13], trades=[1, 10, 40],
+        ways=",".join(MAIN_WAYS), best_of=None, train_tasks=600, test_tasks=500, dev=False,
+        markdown=False, folder="outputs/mini", output="outputs/mini/study.json", packaged=None,
+    )  # fmt: skip
     output = Path(arguments.output)
     if arguments.markdown:
         print(markdown(read_full_study(output) or FullStudy({}, {})))
@@ -230,16 +220,10 @@ def known(output: Path, settings: dict[str, Json]) -> FullStudy:
 
 def _run(study: Study) -> None:
     flags = {
-        "output_dir": study.folder,
-        "agent": study.agent,
-        "seed": study.seed,
-        "trades": study.trades,
-        "num_train_tasks": study.train_tasks,
-        "num_test_tasks": study.test_tasks,
-        "ways": ",".join(study.ways),
-        "best_of": ",".join(map(str, study.best_of)),
-        "page_tasks": 0,
-    }
+        "output_dir": study.folder, "agent": study.agent, "seed": study.seed, "trades": study.trades,
+        "num_train_tasks": study.train_tasks, "num_test_tasks": study.test_tasks,
+        "ways": ",".join(study.ways), "best_of": ",".join(map(str, study.best_of)), "page_tasks": 0,
+    }  # fmt: skip
     words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
     dev = ["--dev"] if study.test_split == "dev" else []
     subprocess.run([sys.executable, "-m", "sweet_rl", "demo", *words, *dev], check=True)

@@ -59,14 +59,11 @@ OF_TEN: dict[str, Grid] = {
     "sweet_blind": [
         *_product(critic=["beta 10"], **_POLICY, max_epochs=[2], min_score=[0.0, None], margin=[0.3]),
         *_product(
-            critic=["beta 10"],
-            **_POLICY | {"beta": [0.3], "nll_loss_coef": [0.1]},
-            max_epochs=[2],
-            min_score=[None],
-            margin=[0.3],
+            critic=["beta 10"], **_POLICY | {"beta": [0.3], "nll_loss_coef": [0.1]}, max_epochs=[2],
+            min_score=[None], margin=[0.3],
         ),
     ],
-}
+}  # fmt: skip
 """Rivals' settings that go on whatever came of them: they were best in a grid with ten trades only."""
 BLIND = [
     *_product(
@@ -96,19 +93,9 @@ Row: TypeAlias = dict[str, Any]  # Settings, and what came of them in each world
 
 def main() -> None:
     given = flags(
-        __doc__,
-        agent="embedded",
-        seed=0,
-        worlds="trades=40,trades=10",
-        keep=3,
-        train_tasks=600,
-        test_tasks=500,
-        methods=[*GRIDS],
-        first=99,
-        folder="outputs/mini/settings",
-        jobs=2,
-        output=None,
-    )
+        __doc__, agent="embedded", seed=0, worlds="trades=40,trades=10", keep=3, train_tasks=600,
+        test_tasks=500, methods=[*GRIDS], first=99, folder="outputs/mini/settings", jobs=2, output=None,
+    )  # fmt: skip
     worlds = given.worlds.split(",")
     found: dict[str, list[Row]] = {
         method: [{"settings": settings, "worlds": {}} for settings in GRIDS[method][: given.first]]
@@ -143,15 +130,9 @@ def _measure(arguments: argparse.Namespace, world: str, rows: Mapping[str, list[
     folder = Path(arguments.folder) / world.replace("=", "")
     with start_server() as server:
         study = Study(
-            folder,
-            agent=arguments.agent,
-            human=server.base_url,
-            seed=arguments.seed,
-            world=world,
-            test_split="dev",
-            train_tasks=arguments.train_tasks,
-            test_tasks=arguments.test_tasks,
-        )
+            folder, agent=arguments.agent, human=server.base_url, seed=arguments.seed, world=world,
+            test_split="dev", train_tasks=arguments.train_tasks, test_tasks=arguments.test_tasks,
+        )  # fmt: skip
         first = [recipes.candidates(study), *_critics(study, rows)]
         chains = [_chain(study, method, row["settings"]) for method in rows for row in rows[method]]
         steps = in_rounds([[recipes.data(study)], first, chains])

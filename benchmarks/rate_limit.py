@@ -30,15 +30,9 @@ def measure(tasks: int, places: int, batch_size: int, folder: Path) -> Mapping[s
     with start_server(max_in_flight=places, latency_median_ms=LATENCY_MS, latency_sigma=SIGMA) as server:
         began = time.perf_counter()
         stage(
-            "simulate_interactions",
-            input_path="mini:test",
-            output_path=output,
-            num_tasks=tasks,
-            agent_model="expert",
-            env_base_url=server.base_url,
-            batch_size=batch_size,
-            quiet=True,
-        )
+            "simulate_interactions", input_path="mini:test", output_path=output, num_tasks=tasks,
+            agent_model="expert", env_base_url=server.base_url, batch_size=batch_size, quiet=True,
+        )  # fmt: skip
         wall_s = time.perf_counter() - began
         with urllib.request.urlopen(server.base_url.removesuffix("/v1") + "/stats") as response:
             stats = json.load(response)
@@ -46,13 +40,10 @@ def measure(tasks: int, places: int, batch_size: int, folder: Path) -> Mapping[s
     report = json.loads(output.with_suffix(".report.json").read_text())
     turned_away = stats["faults"].get("turned_away", 0)
     return {
-        "success": report["columns"]["fixed"]["success"]["mean"],
-        "failed": report["failed"],
-        "wall_s": wall_s,
-        "requests": stats["requests"] - turned_away,
-        "turned_away": turned_away,
+        "success": report["columns"]["fixed"]["success"]["mean"], "failed": report["failed"],
+        "wall_s": wall_s, "requests": stats["requests"] - turned_away, "turned_away": turned_away,
         "bound_s": stats["service_s"] / places,
-    }
+    }  # fmt: skip
 
 
 def main() -> None:

@@ -132,16 +132,11 @@ def measure_ours(tasks: int, concurrency: int, latency: dict[str, float], folder
     with start_server(**latency) as server:
         command = [sys.executable, str(ROOT / "scripts/simulate_interactions.py")]
         flags = {
-            "input_path": folder / "tasks.jsonl",
-            "output_path": folder / "ours.jsonl",
-            "agent_model": "questioner",
-            "num_questions": MAX_STEPS - 1,
-            "max_steps": MAX_STEPS,
-            "num_tasks": tasks,
-            "env_base_url": server.base_url,
-            "env_model": "scripted",
+            "input_path": folder / "tasks.jsonl", "output_path": folder / "ours.jsonl",
+            "agent_model": "questioner", "num_questions": MAX_STEPS - 1, "max_steps": MAX_STEPS,
+            "num_tasks": tasks, "env_base_url": server.base_url, "env_model": "scripted",
             "batch_size": concurrency,
-        }
+        }  # fmt: skip
         for flag, value in flags.items():
             command += [f"--{flag}", str(value)]
         with (folder / "said").open("w+") as said:

@@ -159,16 +159,11 @@ def _purchase() -> Callable[[Observation], str]:
         goal: Json = json.loads(task.ground_truth)
         words = " ".join([*goal["attributes"], *goal["options"].values()])
         scripts[task.task_id] = [
-            f"search[{task.problem_description.split(',')[0]} {words}]",
-            f"click[{goal['asin']}]",
-            "click[Description]",
-            "click[< Prev]",
-            "click[Features]",
-            "click[< Prev]",
-            *(f"click[{value}]" for value in goal["options"].values()),
-            "click[Buy Now]",
+            f"search[{task.problem_description.split(',')[0]} {words}]", f"click[{goal['asin']}]",
+            "click[Description]", "click[< Prev]", "click[Features]", "click[< Prev]",
+            *(f"click[{value}]" for value in goal["options"].values()), "click[Buy Now]",
             "think[It was not on the page.]",
-        ]
+        ]  # fmt: skip
     return lambda seen: scripts[seen.task_id][min(seen.turn, len(scripts[seen.task_id]) - 1)]
 
 
@@ -222,12 +217,9 @@ async def play(world: World, parallel: int, episodes: int) -> tuple[int, int]:
 
     numbered = (Episode(task, number, seed=number) for number, task in zip(count(), cycle(world.tasks)))
     stats = await rollout(
-        islice(numbered, episodes),
-        make_env=world.make_env,
-        policy=Script(world.say),
-        on_finished=finished,
-        concurrency=parallel,
-    )
+        islice(numbered, episodes), make_env=world.make_env, policy=Script(world.say),
+        on_finished=finished, concurrency=parallel,
+    )  # fmt: skip
     return stats.turns, failed
 
 

@@ -53,14 +53,9 @@ def results(study: OnlineStudy, seconds: Mapping[str, float]) -> Results:
         runs = tuple(Run(seed, _measured(_whole(path))) for seed, path in paths)
         methods.append(Method(name, *TITLES[name], runs, bound=True))
     part = Comparison(
-        "twenty_questions",
-        "Twenty Questions",
-        own="archer",
-        start=START,
-        measures=TEXTS["measures"],
-        curves=TEXTS["curves"],
-        methods=tuple(methods),
-    )
+        "twenty_questions", "Twenty Questions", own="archer", start=START, measures=TEXTS["measures"],
+        curves=TEXTS["curves"], methods=tuple(methods),
+    )  # fmt: skip
     config = load_config(recipe.CONFIG, study.overrides(START, study.first_seed))
     settings: dict[str, Json] = {
         "seeds": list(study.numbers),

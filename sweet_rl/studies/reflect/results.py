@@ -84,14 +84,9 @@ def _world(study: ReflectStudy, world: str) -> Comparison:
     curve = replace(AXES, changes=found.pop() if len(found) == 1 else ())
     title, text = TITLES[world]
     return Comparison(
-        world,
-        title,
-        own=own.key,
-        text=text,
-        measures=tuple(Measure(name, name) for name in measures),
-        curves=(curve,),
-        methods=tuple(methods),
-    )
+        world, title, own=own.key, text=text, measures=tuple(Measure(name, name) for name in measures),
+        curves=(curve,), methods=tuple(methods),
+    )  # fmt: skip
 
 
 def with_claims(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:

@@ -283,13 +283,10 @@ def _dialogue(name: str, trajectory: Trajectory, rows: Sequence[Candidates]) -> 
 def settings_of(study: Study) -> dict[str, Json]:
     blind = next(way for way in settings.SWEETS if way.critic == "critic_blind")
     trained = {
-        "critic": settings.CRITIC,
-        "policy": settings.POLICY,
-        "blind critic": settings.BLIND_CRITIC,
-        "its policy": settings.BLIND_POLICY,
-        "trajectory DPO": settings.DIALOGUE_DPO,
+        "critic": settings.CRITIC, "policy": settings.POLICY, "blind critic": settings.BLIND_CRITIC,
+        "its policy": settings.BLIND_POLICY, "trajectory DPO": settings.DIALOGUE_DPO,
         "rejection fine-tuning": settings.REJECTION,
-    }
+    }  # fmt: skip
     return {
         "train tasks x dialogues": f"{study.train_tasks} x {study.repeats}",
         "test tasks": study.test_tasks,
