@@ -1,22 +1,22 @@
-"""Where outputs came from: the records below a folder."""
+"""What runs have left, as tables: where outputs came from, and which of two runs is better, task by task."""
 
 from __future__ import annotations
 
-import json as encoder
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from sweet_rl import tracking
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import UsageError, suggestion
 from sweet_rl.flags import Settings, flag
-from sweet_rl.flags.shared import NumTasks, OutputPath, Overwriting, Seeded, Source
-from sweet_rl.records import replace_rows
+from sweet_rl.flags.shared import Overwriting
+from sweet_rl.records import replace_file
 from sweet_rl.runs import new_file
+from sweet_rl.runs.facts import now
 from sweet_rl.runs.reading import runs_below
-from sweet_rl.worlds import all_worlds, first_for, load_tasks, world_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +51,9 @@ def runs(flags: RunsFlags, /) -> None:
             raise UsageError(
                 f"{flags.run!r} begins {len(fitting)} runs: {', '.join(str(one['id']) for one in fitting)}."
             )
-        print(encoder.dumps(fitting[0], indent=1))
+        print(json.dumps(fitting[0], indent=1))
     elif flags.json:
-        print(encoder.dumps({"runs": [row | {"record": str(place)} for place, row in found]}, indent=1))
+        print(json.dumps({"runs": [row | {"record": str(place)} for place, row in found]}, indent=1))
     elif found:
         rows = [_HEAD, *(_cells(content) for _, content in found)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -92,29 +92,86 @@ def _cells(content: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskFileFlags(OutputPath, Source, NumTasks, Seeded, Overwriting):
-    """Tasks."""
+class CompareFlags(Overwriting):
+    """How runs are compared, and where to."""
+
+    html: str | None = flag(
+        None,
+        "also write a page with dialogues side by side, such as comparison.html, and its numbers as JSON beside it (.json).",
+    )
+    interval: Literal["student", "bootstrap"] = flag(
+        "student", "of differences: Student's over tasks, or a paired bootstrap's over tasks."
+    )
+    dialogues: int = flag(
+        12,
+        "on the page of --html: so many tasks that only the one run solves, and as many of the other.",
+        at_least=0,
+    )
+    force: bool = flag(
+        False,
+        "compare what runs share although their tasks, worlds, humans, rules or graders differ, or a file is torn or being "
+        "written; the page says so on top.",
+    )
 
 
-@recorded("generate_tasks", reads=("source",))
-@stage(
-    "output_path",
-    defaults={"num_tasks": 1000, "source": world_of(first_for("dialogue")).tasks.train},
-    helps={
-        "source": "the list of a world, with its options after a colon; an unknown one gets an error that lists all."
-    },
-)
-def generate_tasks(flags: TaskFileFlags, /) -> None:
-    """Write the tasks of a world's own list to a file, in ColBench's format.
+@recorded("compare")
+@stage(helps={"overwrite": "replace the page and its numbers when they exist."})
+def compare(flags: CompareFlags, /, *runs: str) -> None:
+    """Compare runs of the same tasks: the first one with each of the others.
 
-    The same seed gives the same tasks on every machine; the train and test splits share none. Other stages
-    also take the lists directly, as --input_path.
+    A run is a file of trajectories, a folder of `sweet-rl eval`, or, beside its likes, the folder or metrics.jsonl of a
+    training. Of every number the difference task by task, with its interval; wins, losses and ties; McNemar's exact test
+    where every task has one success or failure, else a paired t; by kinds of tasks and by turns; what only the one
+    solves. The table is printed; --html writes a page with the dialogues side by side. Runs of other tasks, humans,
+    rules or graders are refused.
+
+    The smallest comparison:
+    sweet-rl eval --model expert --num_tasks 50 --output_dir a
+    sweet-rl eval --model random --num_tasks 50 --output_dir b
+    sweet-rl compare a b
+
+    Args:
+        flags: how, and where to.
+        runs: two or more.
     """
-    lists = [source for world in all_worlds() for source in world.tasks.sources]
-    if flags.source.partition(":")[0] not in lists:
-        raise UsageError(f"--source {flags.source!r} is no world's list. There are {', '.join(lists)}.")
-    new_file(flags.output_path, "output_path", overwrite=flags.overwrite)
-    tasks = load_tasks(flags.source, num_tasks=flags.num_tasks, seed=flags.seed)
-    tracking.writes(flags.output_path)
-    replace_rows(flags.output_path, (dict(task.row) for task in tasks))
-    print(f"{len(tasks)} tasks of {flags.source} are in {flags.output_path}")
+    if len(runs) < 2:
+        raise UsageError("Name at least two runs, for example: sweet-rl compare evals/a evals/b")
+    from sweet_rl.evaluation import comparison
+    from sweet_rl.evaluation.comparison import Source, Training, labels_of, opened
+    from sweet_rl.evaluation.page import comparison_page
+
+    page = None if flags.html is None else Path(flags.html)
+    if page is not None:
+        if page.suffix == ".json":
+            raise UsageError(
+                f"--html {flags.html!r} is the page, whose numbers are beside it as .json: name it .html."
+            )
+        for place in (page, page.with_suffix(".json")):
+            new_file(place, "html", overwrite=flags.overwrite)
+    for path in runs:
+        tracking.reads("runs", path)
+    found = [opened(path) for path in runs]
+    played = [one for one in found if isinstance(one, Source)]
+    trained = [one for one in found if isinstance(one, Training)]
+    if played and trained:
+        raise UsageError(
+            f"{trained[0].label!r} is a training and {played[0].label!r} has episodes: compare like with like."
+        )
+    if trained:
+        if page is not None:
+            raise UsageError(
+                "Trainings are drawn together by `sweet-rl view RUN RUN`, and with --export as a page."
+            )
+        print(comparison.trainings_text(trained, labels_of([str(one.path) for one in trained])))
+        return
+    result, text = comparison.compared(played, interval=flags.interval, force=flags.force), ""
+    if page is not None:  # before the table: who reads its first lines alone has the page all the same
+        made = {"made": now()[:10], "command": tracking.command() or ""}
+        html = comparison_page(result, **made, dialogues=flags.dialogues)
+        numbers = page.with_suffix(".json")
+        tracking.writes(page)
+        tracking.writes(numbers)
+        replace_file(page, [html.encode("utf-8", "replace")])
+        replace_file(numbers, [json.dumps(made | result.to_json(), indent=1).encode() + b"\n"])
+        text = f"\n\nThe page is {page}, its numbers are in {numbers}"
+    print(f"{result}{text}")

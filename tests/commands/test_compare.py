@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sweet_rl.commands.compare import compare as stage
+from sweet_rl.commands.runs import compare as stage
 from sweet_rl.errors import UsageError
 from tests.evaluation.samples import row, write
 

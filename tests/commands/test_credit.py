@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 import sweet_rl
-from sweet_rl.commands.credit import credit
+from sweet_rl.commands.rank_best_of_n import credit
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.preferences.trajectory_pairs import with_solution
 from sweet_rl.records import load_trajectories, replace_rows

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from sweet_rl.commands.compare import compare
 from sweet_rl.commands.evaluate import evaluate, evaluate_games
 from sweet_rl.commands.evaluate_code import evaluate_code
 from sweet_rl.commands.evaluate_html import evaluate_html
+from sweet_rl.commands.runs import compare
 from sweet_rl.commands.simulate_interactions import simulate_interactions
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.records import read_rows, replace_rows

@@ -11,10 +11,10 @@ import time
 
 import pytest
 
-from sweet_rl.commands import play as playing
-from sweet_rl.commands.play import PlayFlags, choose_task, play, play_game
-from sweet_rl.commands.runs import generate_tasks, runs
+from sweet_rl.commands import worlds as playing
+from sweet_rl.commands.runs import runs
 from sweet_rl.commands.simulate_interactions import simulate_interactions
+from sweet_rl.commands.worlds import PlayFlags, choose_task, generate_tasks, play, play_game
 from sweet_rl.errors import UsageError
 from sweet_rl.records import load_trajectories
 from sweet_rl.types import StopReason, UserReply

@@ -32,7 +32,7 @@ ONLINE = [
 
 @pytest.fixture(autouse=True)
 def somewhere(tmp_path, monkeypatch):
-    from sweet_rl.commands import play as playing
+    from sweet_rl.commands import worlds as playing
 
     monkeypatch.chdir(tmp_path)
     fake = FakeRenderer()

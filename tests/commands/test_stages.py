@@ -12,8 +12,7 @@ import pytest
 from sweet_rl.cli.main import COMMANDS, help_text, load, stages
 from sweet_rl.cli.parse import Options, read, stage_flags, values_of
 from sweet_rl.cli.stage import needing, stage
-from sweet_rl.commands.runs import generate_tasks
-from sweet_rl.commands.serve_simulator import serve_simulator
+from sweet_rl.commands.worlds import generate_tasks, serve_simulator
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import REQUIRED, Settings, flag, flags_of
 from sweet_rl.online.reflect.settings import ReflectFlags, ReflectSettings

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from sweet_rl.commands.credit import credit
+from sweet_rl.commands.rank_best_of_n import credit
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.integrations.export import export_credit
 from sweet_rl.integrations.tokens import agent_turns, centred, on_tokens, runs, token_rows

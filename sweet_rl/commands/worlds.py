@@ -1,7 +1,8 @@
-"""A person plays a game in the terminal."""
+"""What a world offers by itself: a game in the terminal, its human behind a server, its tasks as a file."""
 
 from __future__ import annotations
 
+import os
 import secrets
 import signal
 import sys
@@ -15,11 +16,23 @@ from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.commands.simulate_interactions import WORLD_OPTIONS
 from sweet_rl.errors import EpisodeError, ServiceError, UsageError
 from sweet_rl.flags import Only, flag
-from sweet_rl.flags.shared import Seeded, Tasks, WorldName
+from sweet_rl.flags.models import KeyVar
+from sweet_rl.flags.shared import (
+    Listening,
+    NumTasks,
+    OutputPath,
+    Overwriting,
+    Quiet,
+    Seeded,
+    Source,
+    Tasks,
+    WorldName,
+)
 from sweet_rl.players import HumanFlags
 from sweet_rl.players.cast import Cast
-from sweet_rl.records import Journal, trajectory_to_row
+from sweet_rl.records import Journal, replace_rows, trajectory_to_row
 from sweet_rl.rollout import Episode, LiveEpisode
+from sweet_rl.runs import new_file
 from sweet_rl.types import (
     AgentTurn,
     Completion,
@@ -30,7 +43,8 @@ from sweet_rl.types import (
     Task,
     Trajectory,
 )
-from sweet_rl.worlds import Options, World, load_tasks, world_of
+from sweet_rl.users.protocol import FaultProfile
+from sweet_rl.worlds import Options, World, all_worlds, first_for, load_tasks, world_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,3 +202,65 @@ def _read_line(prompt: str, typed: TextIO) -> str | None:
         return None
     finally:
         signal.signal(signal.SIGINT, handler)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulatorFlags(FaultProfile, Listening, WorldName, KeyVar, Quiet):
+    """Latency and faults."""
+
+
+@stage(
+    defaults={"world": first_for("dialogue")},
+    helps={
+        "world": "whose human is served: a world's name, or module:ATTRIBUTE.",
+        "api_key_var": "environment variable with the key that clients must send; default: none is asked for.",
+    },
+)
+def serve_simulator(flags: SimulatorFlags, /) -> None:
+    """Serve the scripted human, and an echo, behind OpenAI endpoints.
+
+    Models: scripted plays the human of a world, from its packaged prompt or from any that shows what that human
+    has to know (by default: a Python function and a dialogue); echo repeats the last user message. Endpoints: /v1/chat/completions,
+    /v1/completions, /v1/models, /health, and /stats with counters; docs/backend.md says what of the API they
+    have. Latency and faults can be injected, to see how a client takes them.
+    """
+    import asyncio
+
+    named = flags.api_key_var
+    if named is not None and not os.environ.get(named):
+        raise UsageError(f"--api_key_var {named}: this environment variable is not set, or is empty.")
+    from sweet_rl.users.server import serve
+
+    api_key = os.environ[named] if named is not None else None
+    world = world_of(flags.world)
+    speakers = {"scripted": world.user.served(world.name)}
+    asyncio.run(serve(speakers, flags, flags.host, flags.at_port, api_key=api_key, quiet=flags.quiet))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskFileFlags(OutputPath, Source, NumTasks, Seeded, Overwriting):
+    """Tasks."""
+
+
+@recorded("generate_tasks", reads=("source",))
+@stage(
+    "output_path",
+    defaults={"num_tasks": 1000, "source": world_of(first_for("dialogue")).tasks.train},
+    helps={
+        "source": "the list of a world, with its options after a colon; an unknown one gets an error that lists all."
+    },
+)
+def generate_tasks(flags: TaskFileFlags, /) -> None:
+    """Write the tasks of a world's own list to a file, in ColBench's format.
+
+    The same seed gives the same tasks on every machine; the train and test splits share none. Other stages
+    also take the lists directly, as --input_path.
+    """
+    lists = [source for world in all_worlds() for source in world.tasks.sources]
+    if flags.source.partition(":")[0] not in lists:
+        raise UsageError(f"--source {flags.source!r} is no world's list. There are {', '.join(lists)}.")
+    new_file(flags.output_path, "output_path", overwrite=flags.overwrite)
+    tasks = load_tasks(flags.source, num_tasks=flags.num_tasks, seed=flags.seed)
+    tracking.writes(flags.output_path)
+    replace_rows(flags.output_path, (dict(task.row) for task in tasks))
+    print(f"{len(tasks)} tasks of {flags.source} are in {flags.output_path}")
