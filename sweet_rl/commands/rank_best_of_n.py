@@ -11,15 +11,15 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from sweet_rl import tracking
 from sweet_rl.cli.parse import Facets
-from sweet_rl.cli.progress import progress, run_until_stopped
+from sweet_rl.cli.progress import Bar
 from sweet_rl.cli.servers import client_of, key_in, retry_of, vllm_server
 from sweet_rl.cli.stage import recorded, stage
-from sweet_rl.commands.sample_best_of_n import finish, turn_file
 from sweet_rl.concurrency import for_each
 from sweet_rl.errors import DataError, UsageError, missing_package
 from sweet_rl.flags import REQUIRED, flag
@@ -45,7 +45,7 @@ from sweet_rl.flags.shared import (
     SavedPath,
     SaveSteps,
 )
-from sweet_rl.preferences.candidates import Candidates, candidates_from_rows
+from sweet_rl.preferences.candidates import Candidates, candidates_from_rows, write_turns
 from sweet_rl.preferences.credit import (
     WAYS,
     WHY,
@@ -67,7 +67,7 @@ from sweet_rl.preferences.ranking import (
     said_of_scores,
     with_others_solutions,
 )
-from sweet_rl.preferences.trajectory_pairs import TurnKey, key_fields, twice
+from sweet_rl.preferences.trajectory_pairs import key_fields, twice
 from sweet_rl.records import Journal, read_rows, trajectories_from_rows
 from sweet_rl.runs.reading import trained_from
 from sweet_rl.types import Json
@@ -169,17 +169,51 @@ def rank_best_of_n(flags: RankingFlags, scorers: ScorerFlags, /) -> None:
     rows = candidates_from_rows(numbered, path=flags.input_path)
     if not rows:
         raise UsageError(f"{flags.input_path!r} holds no rows. Sample with sweet-rl sample_best_of_n first.")
-    wanted = {row.key: row.prompt for row in rows}
-    with turn_file(flags.output_path, flags, wanted, flags.settings(), field="ranking") as (journal, done):
-        others = {row.key: row for row in with_others_solutions(rows)} if flags.swap_test else {}
-        todo = [row for row in rows if row.key not in done]
-        unscored = Counter[str]()
-        if todo:
-            cluster, models = flags.cluster, (flags.model_id, flags.reference_model, scorers)
-            with cluster.scoring_workers(flags, *models) if cluster else nullcontext() as workers:
-                work = _rank(flags, scorers, todo, others, journal, unscored, len(done), workers)
-                run_until_stopped(work, flags.output_path, len(rows), noun="rows", verb="does")
-        finish(flags.output_path, [row.key for row in rows])
+    others = {row.key: row for row in with_others_solutions(rows)} if flags.swap_test else {}
+    unscored = Counter[str]()
+
+    async def rank(todo: list[Candidates], journal: Journal, bar: Bar, workers: Any) -> None:
+        async with AsyncExitStack() as stack:
+            if workers is None:
+                models = scorers_of(flags.model_id, flags.reference_model, scorers)
+                opened = await stack.enter_async_context(models)
+            else:
+                opened = await flags.cluster.ray_scorers(workers)
+            critic, reference = models_of(
+                opened, flags.model_id, flags.reference_model, flags.tokenizer, needs_header=flags.published
+            )
+            unknown = sum(row.tokenizer is None for row in todo)
+            other = sum(row.tokenizer not in {None, critic.encoding.digest} for row in todo)
+            texts = {"are of another tokenizer than the critic's": other, "have no token ids": unknown}
+            for why, count in texts.items():
+                if count and not flags.published:
+                    print(f"{count} rows {why}: their texts are tokenised again.", file=sys.stderr)
+
+            async def rank_window(rows: Sequence[Candidates]) -> None:
+                scores = await score_rows(rows, critic, reference, flags, unscored)
+                ranked = [
+                    dict(row.row)
+                    | {"judge_result": own}
+                    | key_fields(row.key)
+                    | {"ranking": flags.settings()}
+                    for row, own in zip(rows, scores, strict=True)
+                ]
+                if others:
+                    swapped = [others[row.key] for row in rows]
+                    again = await score_rows(swapped, critic, reference, flags, Counter())
+                    ranked = [row | {SWAPPED: scores} for row, scores in zip(ranked, again, strict=True)]
+                journal.append(ranked)
+                bar.update(len(rows))
+
+            count = 1 if workers is None else workers.count
+            size = min(flags.save_steps, -(-len(todo) // count))
+            windows = (todo[start : start + size] for start in range(0, len(todo), size))
+            await for_each(windows, rank_window, at_once=count if count == 1 else 2 * count)
+
+    cluster, models = flags.cluster, (flags.model_id, flags.reference_model, scorers)
+    opened = partial(cluster.scoring_workers, flags, *models) if cluster else nullcontext
+    how: dict[str, Any] = {"field": "ranking", "quiet": flags.quiet, "opened": opened}
+    write_turns(flags.output_path, flags, rows, flags.settings(), rank, **how)
     print(f"{len(rows)} turns with scored candidates are in {flags.output_path}.")
     for kind, why in _UNSCORED.items():
         if unscored[kind]:
@@ -245,54 +279,6 @@ def models_of(
 
 
 _UNSCORED = {"empty": "they have no tokens at all", "long": "with their context they are too long"}
-
-
-async def _rank(
-    flags: RankingFlags,
-    scorer_flags: ScorerFlags,
-    todo: Sequence[Candidates],
-    others: Mapping[TurnKey, Candidates],
-    journal: Journal,
-    unscored: Counter[str],
-    done: int,
-    workers: Any,
-) -> None:
-    async with AsyncExitStack() as stack:
-        if workers is None:
-            models = scorers_of(flags.model_id, flags.reference_model, scorer_flags)
-            scorers = await stack.enter_async_context(models)
-        else:
-            scorers = await flags.cluster.ray_scorers(workers)
-        critic, reference = models_of(
-            scorers, flags.model_id, flags.reference_model, flags.tokenizer, needs_header=flags.published
-        )
-        unknown = sum(row.tokenizer is None for row in todo)
-        other = sum(row.tokenizer not in {None, critic.encoding.digest} for row in todo)
-        for count, why in (
-            (other, "are of another tokenizer than the critic's"),
-            (unknown, "have no token ids"),
-        ):
-            if count and not flags.published:
-                print(f"{count} rows {why}: their texts are tokenised again.", file=sys.stderr)
-        bar = stack.enter_context(progress(len(todo) + done, done, unit="turn", quiet=flags.quiet))
-
-        async def rank(rows: Sequence[Candidates]) -> None:
-            scores = await score_rows(rows, critic, reference, flags, unscored)
-            ranked = [
-                dict(row.row) | {"judge_result": own} | key_fields(row.key) | {"ranking": flags.settings()}
-                for row, own in zip(rows, scores, strict=True)
-            ]
-            if others:
-                swapped = [others[row.key] for row in rows]
-                again = await score_rows(swapped, critic, reference, flags, Counter())
-                ranked = [row | {SWAPPED: scores} for row, scores in zip(ranked, again, strict=True)]
-            journal.append(ranked)
-            bar.update(len(rows))
-
-        count = 1 if workers is None else workers.count
-        size = min(flags.save_steps, -(-len(todo) // count))
-        windows = (todo[start : start + size] for start in range(0, len(todo), size))
-        await for_each(windows, rank, at_once=count if count == 1 else 2 * count)
 
 
 async def score_rows(
@@ -412,26 +398,21 @@ def credit(flags: CreditFlags, scorers: ScorerFlags, /) -> None:
     called = Path(name).resolve().name if Path(name).is_dir() else name.replace("/", "_")
     saved = Path(flags.saved_path)
     output = Path(flags.output_path or saved.with_name(f"{saved.stem}.credit.{called}.jsonl"))
-    wanted = {turn.key: turn_digest(turn.prompt, turn.candidates[0].text) for turn in turns}
-    held = turn_file(output, flags, wanted, settings, field="credit", content="turn_digest")
-    with held as (journal, done):
-        todo = [turn for turn in turns if turn.key not in done]
 
-        async def work() -> None:
-            async with scorers_of(name, flags.reference_model, scorers) as opened:
-                critic, reference = models_of(opened, name, flags.reference_model, flags.tokenizer)
-                check_reference(todo, critic, reference)
-                with progress(len(turns), len(done), unit="turn", quiet=flags.quiet) as bar:
-                    for start in range(0, len(todo), flags.save_steps):
-                        window = todo[start : start + flags.save_steps]
-                        found = await credited(window, critic, reference, ways, advantage=flags.advantage)
-                        more = {"critic": flags.critic, "credit": settings}
-                        journal.append([one.as_row() | more for one in found])
-                        bar.update(len(window))
+    async def score(todo: list[Candidates], journal: Journal, bar: Bar, _: None) -> None:
+        async with scorers_of(name, flags.reference_model, scorers) as opened:
+            critic, reference = models_of(opened, name, flags.reference_model, flags.tokenizer)
+            check_reference(todo, critic, reference)
+            for start in range(0, len(todo), flags.save_steps):
+                window = todo[start : start + flags.save_steps]
+                found = await credited(window, critic, reference, ways, advantage=flags.advantage)
+                more = {"critic": flags.critic, "credit": settings}
+                journal.append([one.as_row() | more for one in found])
+                bar.update(len(window))
 
-        if todo:
-            run_until_stopped(work(), str(output), len(turns), noun="turns", verb="does")
-        finish(output, [turn.key for turn in turns])
+    how: dict[str, Any] = {"field": "credit", "quiet": flags.quiet, "noun": "turns"}
+    how["digests"] = lambda turn: turn_digest(turn.prompt, turn.candidates[0].text)
+    write_turns(output, flags, turns, settings, score, **how)
     print(f"{len(turns)} turns with the critic's scores are in {output}.")
     print(f"The critic is compared with {flags.reference_model or 'what the sampler recorded'}.")
     words = {"hidden": "With the hidden solution", "without_hidden": "Without it"}

@@ -6,27 +6,25 @@ Published behaviour: docs/published/sweet_rl.md#sampling.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from sweet_rl import tracking
 from sweet_rl.cli.parse import Facets
-from sweet_rl.cli.progress import judge_failed, progress, run_until_stopped, words_of
+from sweet_rl.cli.progress import Bar, judge_failed, words_of
 from sweet_rl.cli.servers import key_in
 from sweet_rl.cli.stage import built, recorded, stage
 from sweet_rl.contracts import Policy
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag
-from sweet_rl.flags.shared import BatchSize, Compatible, Continuing, Files, ModelFanOut, Resumable, Seeded
+from sweet_rl.flags.shared import BatchSize, Compatible, Files, ModelFanOut, Resumable, Seeded
 from sweet_rl.players import OWN, AgentFlags, PlayerFlags, engine_of, tokenizer_facts
 from sweet_rl.players.cast import Cast, Nowhere
-from sweet_rl.preferences.candidates import OfflineTurn, offline_turns, sample_turns, sampled_row
-from sweet_rl.preferences.trajectory_pairs import TurnKey, key_of
-from sweet_rl.records import Journal, read_rows, replace_rows, stamp_of
-from sweet_rl.runs import HOW_TO_MIX, check_settings, open_journal
+from sweet_rl.preferences.candidates import OfflineTurn, offline_turns, sample_turns, sampled_row, write_turns
+from sweet_rl.records import Journal, read_rows
 from sweet_rl.types import Completion, Failure, Json
 
 
@@ -100,62 +98,52 @@ def sample_best_of_n(flags: SamplingFlags, agent: AgentFlags, /) -> None:
         "max_tokens": agent.max_tokens,
         "seed": flags.seed,
     }
-    wanted = {turn.key: turn.prompt for turn in turns}
-    with turn_file(flags.output_path, flags, wanted, settings, field="sampling") as (journal, done):
-        todo = [turn for turn in turns if turn.key not in done]
-        failures: Counter[str] = Counter()
+    failures: Counter[str] = Counter()
 
-        async def sample(workers: Any) -> None:
-            bar = progress(len(turns), len(done), unit="turn", quiet=flags.quiet)
-            policy: Policy | None = None
-            try:
-                facts = tokenizer_facts(cast.agent, cast.engine)
-                if workers is None:
-                    with tracking.role("agent"):
-                        policy = await cast.make_policy([], flags.batch_size)
-                    sampler: Any = policy
-                else:
-                    sampler = flags.cluster.RaySampler(workers, tracking.meter(agent.agent_model, "agent"))
+    async def sample(todo: list[OfflineTurn], journal: Journal, bar: Bar, workers: Any) -> None:
+        policy: Policy | None = None
+        try:
+            facts = tokenizer_facts(cast.agent, cast.engine)
+            if workers is None:
+                with tracking.role("agent"):
+                    policy = await cast.make_policy([], flags.batch_size)
+                sampler: Any = policy
+            else:
+                sampler = flags.cluster.RaySampler(workers, tracking.meter(agent.agent_model, "agent"))
 
-                async def on_sampled(
-                    turn: OfflineTurn, completions: Sequence[Completion], failure: Failure | None
-                ) -> None:
-                    row = sampled_row(
-                        turn,
-                        completions,
-                        tokenizer=facts.digest if any(c.token_ids is not None for c in completions) else None,
-                        end_token=facts.end_token,
-                        settings=settings,
-                        failure=failure,
-                    )
-                    await journal.append_soon(row)
-                    failures.update([failure.kind] if failure else [])
-                    bar.update()
-
-                await sample_turns(
-                    todo,
-                    sampler,
-                    on_sampled,
-                    n=flags.best_of_n,
-                    seed=flags.seed,
-                    greedy=agent.temperature == 0,
-                    concurrency=flags.batch_size,
+            async def on_sampled(
+                turn: OfflineTurn, completions: Sequence[Completion], failure: Failure | None
+            ) -> None:
+                row = sampled_row(
+                    turn,
+                    completions,
+                    tokenizer=facts.digest if any(c.token_ids is not None for c in completions) else None,
+                    end_token=facts.end_token,
+                    settings=settings,
+                    failure=failure,
                 )
-            finally:
-                await journal.flush()
-                bar.close()
-                if policy is not None:
-                    await policy.close()
+                await journal.append_soon(row)
+                failures.update([failure.kind] if failure else [])
+                bar.update()
 
-        if todo:
-            cluster = flags.cluster
-            with (
-                cluster.sampling_workers(flags, cast, flags.batch_size)
-                if cluster
-                else nullcontext() as workers
-            ):
-                run_until_stopped(sample(workers), flags.output_path, len(turns), noun="rows", verb="does")
-        failed = finish(flags.output_path, [turn.key for turn in turns])
+            await sample_turns(
+                todo,
+                sampler,
+                on_sampled,
+                n=flags.best_of_n,
+                seed=flags.seed,
+                greedy=agent.temperature == 0,
+                concurrency=flags.batch_size,
+            )
+        finally:
+            await journal.flush()
+            if policy is not None:
+                await policy.close()
+
+    cluster = flags.cluster
+    opened = partial(cluster.sampling_workers, flags, cast, flags.batch_size) if cluster else nullcontext
+    how: dict[str, Any] = {"field": "sampling", "quiet": flags.quiet, "opened": opened}
+    failed = write_turns(flags.output_path, flags, turns, settings, sample, **how)
     print(f"{len(turns)} turns with {flags.best_of_n} candidates each are in {flags.output_path}.")
     if failures:
         kinds = ", ".join(f"{count} {kind}" for kind, count in failures.most_common())
@@ -168,59 +156,3 @@ def sample_best_of_n(flags: SamplingFlags, agent: AgentFlags, /) -> None:
         flag="",
         kept=f"{flags.output_path} stays as it is; the same command with --to_continue tries them again.",
     )
-
-
-@contextmanager
-def turn_file(
-    path: str | Path,
-    flags: Continuing,
-    wanted: Mapping[TurnKey, str],
-    settings: Mapping[str, Json],
-    *,
-    field: str,
-    content: str = "input",
-) -> Iterator[tuple[Journal, set[TurnKey]]]:
-    """The file of a stage that writes a row for every turn, and the wanted turns that it holds.
-
-    A turn that could not be sampled for is wanted again. `wanted` are prompts, or what else `content` holds
-    by which a row shows that it is of the same turn; `field` of a row holds the settings that it was made with.
-    """
-    with open_journal(path, to_continue=flags.to_continue, overwrite=flags.overwrite) as journal:
-        done: set[TurnKey] = set()
-        for line, row in journal.rows:
-            key, where = key_of(row), f"{str(path)!r}, line {line}"
-            if wanted.get(key) != row.get(content):
-                raise UsageError(f"{where}: this row is of a turn that is not among yours. {HOW_TO_MIX}")
-            check_settings(row.get(field) or {}, settings, where)
-            if field == "sampling" and has_failed(row):
-                done.discard(key)
-            else:
-                done.add(key)
-        journal.rows.clear()
-        tracking.sets(settings)
-        tracking.writes(path, continues=flags.to_continue)
-        yield journal, done & set(wanted)
-
-
-def finish(path: str | Path, order: Sequence[TurnKey]) -> list[dict[str, Json]]:
-    """Bring a complete file into the order of its source, at once or not at all.
-
-    Of a turn that was tried several times the last row stays. Returns the rows of turns that failed.
-    """
-    places = {key: i for i, key in enumerate(order)}
-    stamp = stamp_of(path)
-    rows = [row for _, row in read_rows(path)]
-    last = {key_of(row): i for i, row in enumerate(rows)}
-    stay = [row for i, row in enumerate(rows) if last[key_of(row)] == i or not has_failed(row)]
-    in_order = sorted(stay, key=lambda row: places.get(key_of(row), len(places)))
-    if len(stay) < len(rows) or any(a is not b for a, b in zip(rows, in_order, strict=True)):
-        replace_rows(path, in_order, stamp)
-    return [row for row in in_order if has_failed(row)]
-
-
-def has_failed(row: Mapping[str, Json]) -> bool:
-    """Whether the model could not be asked about a turn; a prompt too long for it is no such failure."""
-    error = row.get("error")
-    if not isinstance(error, dict) or row.get("additional_outputs"):
-        return False
-    return error.get("kind") != "context_full"

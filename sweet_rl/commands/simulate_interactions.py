@@ -239,7 +239,7 @@ def simulate(
             run_until_stopped(play(), flags.output_path, total, noun="episodes", verb="plays", again=again)
         else:
             begin()
-        failed = finish(flags.output_path, run)
+        failed = finish(flags.output_path, run.order)
     if session.stop_reasons:
         print(f"{total} episodes are in {flags.output_path}. {session}")
     else:

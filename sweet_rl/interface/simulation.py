@@ -399,7 +399,7 @@ async def simulate(
             )
             if journal is not None:
                 await journal.flush()
-                finish(str(path), run)
+                finish(str(path), run.order)
     if path is not None:
         return load_trajectories(path)
     return [found[one.task.task_id, one.sample_index] for one in episodes]

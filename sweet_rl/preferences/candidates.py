@@ -7,16 +7,28 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sweet_rl import tracking
+from sweet_rl.cli.progress import Bar, progress, run_until_stopped
 from sweet_rl.concurrency import for_each
 from sweet_rl.contracts import Sampler
 from sweet_rl.errors import DataError, EpisodeError, UsageError
-from sweet_rl.preferences.trajectory_pairs import KEY_FIELDS, TurnKey, key_fields, twice, with_solution
-from sweet_rl.records import trajectories_from_rows
+from sweet_rl.flags.shared import Continuing
+from sweet_rl.preferences.trajectory_pairs import (
+    KEY_FIELDS,
+    TurnKey,
+    key_fields,
+    key_of,
+    twice,
+    with_solution,
+)
+from sweet_rl.records import Journal, trajectories_from_rows
+from sweet_rl.runs import HOW_TO_MIX, check_settings, finish, open_journal
 from sweet_rl.types import (
     AgentTurn,
     Completion,
@@ -351,3 +363,59 @@ async def sample_turns(
             await on_sampled(turn, completions * (n if greedy else 1), failure)
 
     await for_each(jobs.items(), sample, at_once=min(concurrency, len(jobs) or 1))
+
+
+def has_failed(row: Mapping[str, Json]) -> bool:
+    """Whether the model could not be asked about a turn; a prompt too long for it is no such failure."""
+    error = row.get("error")
+    if not isinstance(error, dict) or row.get("additional_outputs"):
+        return False
+    return error.get("kind") != "context_full"
+
+
+Work = Callable[[list[Any], Journal, Bar, Any], Coroutine[Any, Any, None]]
+"""Makes rows of turns: of the missing ones, in the file, counted on the bar, by what was opened for it."""
+
+
+def write_turns(
+    path: str | Path,
+    flags: Continuing,
+    turns: Sequence[OfflineTurn | Candidates],
+    settings: Mapping[str, Json],
+    work: Work,
+    *,
+    field: str,
+    quiet: bool,
+    noun: str = "rows",
+    digests: Callable[[Any], str] | None = None,
+    opened: Callable[[], AbstractContextManager[Any]] = nullcontext,
+) -> list[dict[str, Json]]:
+    """Write a file with a row for every turn: `work` makes what it lacks, then all stand in the order of `turns`.
+
+    A row shows by its prompt that it is of the same turn, or by a digest; one that could not be sampled for is
+    made again. `field` of a row holds the settings that it was made with. What `opened` gives the work uses.
+    Returns the rows that failed.
+    """
+    content = "input" if digests is None else "turn_digest"
+    wanted = {turn.key: turn.prompt if digests is None else digests(turn) for turn in turns}
+    with open_journal(path, to_continue=flags.to_continue, overwrite=flags.overwrite) as journal:
+        done: set[TurnKey] = set()
+        for line, row in journal.rows:
+            key, where = key_of(row), f"{str(path)!r}, line {line}"
+            if wanted.get(key) != row.get(content):
+                raise UsageError(f"{where}: this row is of a turn that is not among yours. {HOW_TO_MIX}")
+            check_settings(row.get(field) or {}, settings, where)
+            (done.discard if field == "sampling" and has_failed(row) else done.add)(key)
+        journal.rows.clear()
+        tracking.sets(settings)
+        tracking.writes(path, continues=flags.to_continue)
+        todo = [turn for turn in turns if turn.key not in done]
+
+        async def main(with_what: Any) -> None:
+            with progress(len(turns), len(turns) - len(todo), unit="turn", quiet=quiet) as bar:
+                await work(todo, journal, bar, with_what)
+
+        if todo:
+            with opened() as with_what:
+                run_until_stopped(main(with_what), path, len(turns), noun=noun, verb="does")
+        return finish(path, {key: place for place, key in enumerate(wanted)}, key=key_of, failed=has_failed)

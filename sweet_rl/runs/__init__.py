@@ -8,9 +8,10 @@ Published behaviour: docs/published/sweet_rl.md#row-order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.records import Journal, read_rows, replace_rows, stamp_of
@@ -139,22 +140,28 @@ def check_settings(theirs: Settings, ours: Settings, where: str, repair: str = H
         raise UsageError(f"{where}: the file was made with other settings: {differences}. {repair}")
 
 
-def finish(path: str | Path, run: Run) -> list[dict[str, Json]]:
-    """Bring a complete file into the published order, at once or not at all.
+def finish(
+    path: str | Path,
+    order: Mapping[Any, int],
+    *,
+    key: Callable[[Mapping[str, Json]], Any] | None = None,
+    failed: Callable[[Mapping[str, Json]], bool] = has_failed,
+) -> list[dict[str, Json]]:
+    """Bring a complete file of episodes, or of what else rows have a `key` for, into an order, at once or not at all.
 
-    Of an episode that failed and was played again the last row stays. Rows that are not among the wanted ones
-    follow in the order in which they stand. Returns the rows of episodes that failed.
+    Of what failed and was done again the last row stays. Rows that are not in the order follow as they stand.
+    Returns the rows that failed.
     """
     stamp = stamp_of(path)
     rows = [row for _, row in read_rows(path)]
-    wanted = list(run.order)
-    keys = [_key(row, i, wanted) for i, row in enumerate(rows)]
-    last = {key: i for i, key in enumerate(keys)}
-    stay = [i for i, key in enumerate(keys) if last[key] == i or not has_failed(rows[i])]
-    in_order = sorted(stay, key=lambda i: run.order.get(keys[i], len(wanted)))
+    wanted = list(order)
+    keys = [_key(row, i, wanted) if key is None else key(row) for i, row in enumerate(rows)]
+    last = {one: i for i, one in enumerate(keys)}
+    stay = [i for i, one in enumerate(keys) if last[one] == i or not failed(rows[i])]
+    in_order = sorted(stay, key=lambda i: order.get(keys[i], len(wanted)))
     if in_order != list(range(len(rows))):
         replace_rows(path, (rows[i] for i in in_order), stamp)
-    return [rows[i] for i in in_order if has_failed(rows[i])]
+    return [rows[i] for i in in_order if failed(rows[i])]
 
 
 def _key(row: Mapping[str, Json], position: int, keys: Sequence[Key]) -> Key:

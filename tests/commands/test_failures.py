@@ -7,10 +7,10 @@ import pytest
 from sweet_rl.cli.progress import judge_full
 from sweet_rl.commands.eval import eval
 from sweet_rl.commands.evaluate_code import evaluate_code
-from sweet_rl.commands.sample_best_of_n import has_failed, sample_best_of_n
+from sweet_rl.commands.sample_best_of_n import sample_best_of_n
 from sweet_rl.commands.simulate_interactions import simulate_interactions
 from sweet_rl.errors import ServiceError, UsageError
-from sweet_rl.preferences.candidates import candidates_from_rows, offline_turns
+from sweet_rl.preferences.candidates import candidates_from_rows, has_failed, offline_turns
 from sweet_rl.records import read_rows, replace_rows
 from sweet_rl.users.server import start_server
 from sweet_rl.worlds import load_tasks, world_of

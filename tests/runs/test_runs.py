@@ -388,7 +388,7 @@ def test_more_repeats_than_wanted_are_kept(tmp_path):
     file.write_text("".join(json.dumps(r) + "\n" for r in rows))
     run = plan(schedule(tasks(2), 1), number(rows), settings=SETTINGS, path=file)
     assert run.todo == ()
-    finish(file, run)
+    finish(file, run.order)
     assert [json.loads(line) for line in file.read_text().splitlines()] == [rows[2], rows[1], rows[0]]
 
 
@@ -402,11 +402,11 @@ def test_the_finished_file_is_in_published_order_and_untouched_when_it_was(tmp_p
     rows = [row(i, j) for i in (2, 0, 1) for j in (1, 0)]
     file.write_text("".join(json.dumps(r) + "\n" for r in rows))
     run = plan(schedule(tasks(3), 2), number(rows), settings=SETTINGS, path=file)
-    finish(file, run)
+    finish(file, run.order)
     order = [(r["task_id"], r["sample_index"]) for r in map(json.loads, file.read_text().splitlines())]
     assert order == [("t0", 0), ("t1", 0), ("t2", 0), ("t0", 1), ("t1", 1), ("t2", 1)]
     inode = file.stat().st_ino
-    finish(file, run)
+    finish(file, run.order)
     assert file.stat().st_ino == inode
 
 
@@ -446,7 +446,7 @@ def test_of_several_tries_the_last_stays(tmp_path):
     assert todo(run) == [("t0", 0)]
     file = tmp_path / "f.jsonl"
     file.write_text("".join(json.dumps(r) + "\n" for r in rows))
-    assert finish(file, run) == [rows[3]]
+    assert finish(file, run.order) == [rows[3]]
     assert [json.loads(line) for line in file.read_text().splitlines()] == [rows[3], rows[2], rows[4]]
     with pytest.raises(DataError, match="twice"):
         plan(schedule(tasks(3), 1), number([*rows, row(1, 0)]), settings=SETTINGS, path="f")
