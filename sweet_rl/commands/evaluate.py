@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from sweet_rl import tracking
 from sweet_rl.cli.main import load
@@ -54,21 +55,36 @@ def evaluate(flags: GraderFlags, /) -> None:
     differ by the margin become a pair. Rows that the grader has scored are not graded again, unless by --regrade:
     that needs the rows alone and plays nothing; `graded_with` says which grader made a reward.
     """
-    names = [one.name for one in flags_of(Evaluation) if one.name != "saved_path"]
-    given: dict[str, Any] = {name: getattr(flags, name) for name in names}
-    if flags.grader == "auto":
+    given: dict[str, Any] = {one.name: getattr(flags, one.name) for one in flags_of(Evaluation)}
+    path, grader = given.pop("saved_path"), flags.grader
+    if grader == "auto":
         given |= {"margin": flags.margin} if flags.margin else {}
         given |= {"regrade": True} if flags.regrade else {}
-        world = world_in(next((row for _, row in read_rows(flags.saved_path)), {}).get("provenance") or {})
+        world = world_in(next((row for _, row in read_rows(path)), {}).get("provenance") or {})
         if world is None:
             raise UsageError(
-                f"{flags.saved_path!r} names no world that has a name here. Run the world's own stage (evaluate_code, "
+                f"{path!r} names no world that has a name here. Run the world's own stage (evaluate_code, "
                 "evaluate_html, evaluate_games), or name a --grader."
             )
-        grading_by(world, given, {"quiet": flags.quiet})(flags.saved_path)
+        grading_by(world, given, {"quiet": flags.quiet})(path)
         return
-    _grade(flags.saved_path, flags.grader, flags.k, regrade=flags.regrade, quiet=flags.quiet)
-    plain(evaluate_games)(saved_path=flags.saved_path, margin=flags.margin or 0.1, **given)
+    GRADERS.find(grader)
+    with graded_file(path, flags.k, regrade=flags.regrade) as file:
+        judge = GRADERS.make(grader, world_in(file.trajectories[0].provenance), flag="grader")
+        made_by = {"graded_with": graded_with_own(grader, judge)}
+        missing = file.missing(
+            lambda row: row.get("reward") if grader in (row.get("grades") or {}) else TO_GRADE, flags.regrade
+        )
+        scores = judge.grade(file.trajectories[index] for index in missing)
+        with progress(len(missing), 0, unit="episode", quiet=flags.quiet or not missing) as bar:
+            for index, score in zip(missing, scores, strict=True):
+                file.update(index, fields_by(grader, score, file.rows[index]) | made_by)
+                bar.update()
+        if file.has_no_reward():
+            details = next(file.rows[row] for row in file.groups[0]).get("grading_details") or {}
+            note = details.get(f"{grader}_note", "it gives no reason")
+            raise UsageError(f"The grader {grader!r} has no score for any episode of {path!r}: {note}.")
+    _plain(evaluate_games)(saved_path=path, margin=flags.margin or 0.1, **given)
 
 
 def grading_by(world: World, given: Mapping[str, Any], offered: Mapping[str, Any]) -> Callable[..., None]:
@@ -84,37 +100,17 @@ def grading_by(world: World, given: Mapping[str, Any], offered: Mapping[str, Any
         raise UsageError(
             f"--{idle[0]} is no flag of {world.scores.stage}, which grades {world.name}. Leave it out."
         )
-    taken = {flag: value for flag, value in offered.items() if flag in known}
-    return partial(plain(stage), **given, **taken)
+    return partial(_plain(stage), **given, **{flag: one for flag, one in offered.items() if flag in known})
 
 
-def _grade(saved_path: str, grader: str, k: int | None, *, regrade: bool, quiet: bool) -> None:
-    """Give rows the grader's scores where they are missing."""
-    GRADERS.find(grader)
-    with graded_file(saved_path, k, regrade=regrade) as file:
-        judge = GRADERS.make(grader, world_in(file.trajectories[0].provenance), flag="grader")
-        missing = [
-            index
-            for index, row in enumerate(file.rows)
-            if file.counts(index) and (regrade or grader not in (row.get("grades") or {}))
-        ]
-        made_by = graded_with_own(grader, judge)
-        scores = judge.grade(file.trajectories[index] for index in missing)
-        with progress(len(missing), 0, unit="episode", quiet=quiet or not missing) as bar:
-            for index, score in zip(missing, scores, strict=True):
-                file.update(index, fields_by(grader, score, file.rows[index]) | {"graded_with": made_by})
-                bar.update()
-        if all(file.rows[row].get("reward") is None for group in file.groups for row in group):
-            details = next(file.rows[row] for row in file.groups[0]).get("grading_details") or {}
-            note = details.get(f"{grader}_note", "it gives no reason")
-            raise UsageError(f"The grader {grader!r} has no score for any episode of {saved_path!r}: {note}.")
-
-
-def plain(stage: Callable[..., None]) -> Callable[..., None]:
+def _plain(stage: Callable[..., None]) -> Callable[..., None]:
     """The stage without a record of its own: what it writes belongs to the one that calls it."""
     inner: Callable[..., None] = getattr(stage, "__wrapped__", stage)
     return inner
 
+
+TO_GRADE: Final = object()
+"""What is known of the reward of a row that is not graded yet."""
 
 _SAVE_AFTER_S = 1.0
 _SAVING_SHARE = 0.05
@@ -132,8 +128,7 @@ class GradedFile:
     def __init__(self, path: str, k: int | None) -> None:
         self._stamp = stamp_of(path)
         numbered = list(read_rows(path))
-        self.path = path
-        self.rows = [row for _, row in numbered]
+        self.path, self.rows = path, [row for _, row in numbered]
         self.trajectories = trajectories_from_rows(numbered, path=path)
         if not self.trajectories:
             raise UsageError(f"{path!r} holds no trajectories.")
@@ -148,24 +143,36 @@ class GradedFile:
         else:
             groups = group_by_task(self.trajectories, k or 1, path=path)
         self.k = repeats_of(groups)
-        self._changed = False
         self.known = self.others = 0  # rewards that there were before, and those that became others
-        self._saved = time.monotonic()
-        self._wait_s = _SAVE_AFTER_S
-        self.groups = [kept for group in groups if (kept := [i for i in group if self.counts(i)])]
-        self.failed = sum(trajectory.failed for trajectory in self.trajectories)
+        self._changed, self._saved, self._wait_s = False, time.monotonic(), _SAVE_AFTER_S
+        counts = [not trajectory.failed for trajectory in self.trajectories]
+        self.groups = [kept for group in groups if (kept := [i for i in group if counts[i]])]
+        self.failed = counts.count(False)
         if not self.groups:
             first = next((error for one in self.trajectories if (error := one.error)), "unknown")
             raise UsageError(
                 f"All {self.failed} episodes of {path!r} failed: there is nothing to grade. "
                 f"The first: {first}. Play them again: the command that made the file, with --to_continue."
             )
-        for index, row in enumerate(self.rows):
-            if not self.counts(index) and row.get("reward") is not None:  # graded by others
+        self.counted = [row for row, counted in zip(self.rows, counts, strict=True) if counted]
+        for row, counted in zip(self.rows, counts, strict=True):
+            if not counted and row.get("reward") is not None:  # graded by others
                 row["reward"], self._changed = None, True
 
-    def counts(self, index: int) -> bool:
-        return not self.trajectories[index].failed
+    def missing(self, known: Callable[[Mapping[str, Json]], Any], regrade: bool) -> list[int]:
+        """Rows to grade: all of them, or those whose reward is `TO_GRADE`; the others get the one that is known."""
+        found = []
+        for index in sorted(itertools.chain(*self.groups)):
+            reward = TO_GRADE if regrade else known(self.rows[index])
+            if reward is TO_GRADE:
+                found.append(index)
+            elif self.rows[index].get("reward") != reward:  # it was another one of the grades
+                self.update(index, {"reward": reward})
+        return found
+
+    def has_no_reward(self) -> bool:
+        """Whether no episode that counts has one."""
+        return all(row.get("reward") is None for row in self.counted)
 
     def update(self, index: int, fields: Mapping[str, Json]) -> None:
         """Give a row fields, and save all rows now and then."""
@@ -211,7 +218,6 @@ class GradedFile:
         else:
             pairs = margin_pairs(rewards, self.groups, margin, usable)
             why_none = f"no two {of} of a task differ by {margin:g}"
-        remark = "" if pairs else f"({why_none}) "
         paths = {False: flags.preference_path, True: flags.ground_truth_preference_path}
         for with_ground_truth, path in paths.items():
             if path is None:
@@ -220,10 +226,9 @@ class GradedFile:
             beside: Sequence[Json] = ()
             if not with_ground_truth:
                 beside = dialogue_hard_negatives(self.trajectories, pairs, flags.hard_negatives)
-            replace_rows(
-                path, [*to_rows(self.trajectories, pairs, with_ground_truth=with_ground_truth), *beside]
-            )
-            print(f"{len(pairs)} pairs {remark}are in {path}")
+            rows = to_rows(self.trajectories, pairs, with_ground_truth=with_ground_truth)
+            replace_rows(path, [*rows, *beside])
+            print(f"{len(pairs)} pairs {'' if pairs else f'({why_none}) '}are in {path}")
             if beside:
                 print(f"{len(beside)} rows of hard negatives are in it, too.")
         if (skipped := usable.count(False) - self.failed) and any(paths.values()):
@@ -248,20 +253,16 @@ def check_outputs(flags: Evaluation) -> None:
 
     A report of the same trajectory file is brought up to date without asking.
     """
-    for name in ("preference_path", "ground_truth_preference_path"):
+    outputs = ["preference_path", "ground_truth_preference_path", "report_path"]
+    try:
+        said = json.loads(Path(flags.report_path or "").read_bytes())["saved_path"]
+        if Path(said).resolve() == Path(flags.saved_path).resolve():
+            outputs.remove("report_path")
+    except (OSError, ValueError, LookupError, TypeError):
+        pass
+    for name in outputs:
         if (path := getattr(flags, name)) is not None:
             new_file(path, name, overwrite=flags.overwrite)
-    if (report := flags.report_path) is None:
-        return
-    try:
-        ours = (
-            Path(json.loads(Path(report).read_bytes())["saved_path"]).resolve()
-            == Path(flags.saved_path).resolve()
-        )
-    except (OSError, ValueError, LookupError, TypeError):
-        ours = False
-    if not ours:
-        new_file(report, "report_path", overwrite=flags.overwrite)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -295,31 +296,12 @@ def evaluate_games(flags: GameFlags, /) -> None:
             f"{saved_path!r} holds no rewards: its world does not reward turns, or every episode failed. "
             "Functions are graded by sweet-rl evaluate_code, pages by sweet-rl evaluate_html."
         )
+    groups = [[file.trajectories[row] for row in group] for group in file.groups]
 
     def by_task(number: Callable[[Trajectory], float | None]) -> list[list[float]]:
         """The values of each task's rewarded repeats that have one; tasks without any are left out."""
-        groups = [[file.trajectories[row] for row in group] for group in file.groups]
-        tasks = [
-            [value for one in group if one.reward is not None and (value := number(one)) is not None]
-            for group in groups
-        ]
-        return [task for task in tasks if task]
-
-    rewarded = by_task(lambda one: one.reward)
-    reward = next(one for one in measures_of([read_episodes(saved_path)]) if one.field == "reward")
-    world = world_in(file.trajectories[0].provenance)
-    name = "return" if world is None else world.scores.name
-    bounds = {"low": reward.low, "high": reward.high}
-    numbers = {
-        name: mean_over_tasks(rewarded, **bounds),
-        f"{name}, best of k": mean_over_tasks([[max(task)] for task in rewarded], **bounds),
-        "ended by the world": share_over_tasks(
-            by_task(lambda one: float(one.stop_reason is StopReason.ENDED))
-        ),
-        "turns": mean_over_tasks(
-            by_task(lambda one: float(sum(isinstance(entry, AgentTurn) for entry in one.dialogue_history)))
-        ),
-    }
+        values = ([number(one) for one in group if one.reward is not None] for group in groups)
+        return [known for task in values if (known := [value for value in task if value is not None])]
 
     def won(one: Trajectory) -> float | None:
         """Whether the goal was reached, where the world reports it."""
@@ -327,8 +309,20 @@ def evaluate_games(flags: GameFlags, /) -> None:
         reached = game.get("won") if isinstance(game, Mapping) else None
         return float(reached) if isinstance(reached, bool) else None
 
-    if goals := by_task(won):
-        numbers["won"] = share_over_tasks(goals)
+    rewarded = by_task(lambda one: one.reward)
+    reward = next(one for one in measures_of([read_episodes(saved_path)]) if one.field == "reward")
+    world = world_in(file.trajectories[0].provenance)
+    name = "return" if world is None else world.scores.name
+    bounds = {"low": reward.low, "high": reward.high}
+    ended = by_task(lambda one: float(one.stop_reason is StopReason.ENDED))
+    turns = by_task(lambda one: float(sum(isinstance(entry, AgentTurn) for entry in one.dialogue_history)))
+    numbers = {
+        name: mean_over_tasks(rewarded, **bounds),
+        f"{name}, best of k": mean_over_tasks([[max(task)] for task in rewarded], **bounds),
+        "ended by the world": share_over_tasks(ended),
+        "turns": mean_over_tasks(turns),
+    }
+    numbers |= {"won": share_over_tasks(goals)} if (goals := by_task(won)) else {}
     failed = sum(one.failed or (one.reward is None and one.error is not None) for one in file.trajectories)
     ungraded = rewards.count(None) - failed
     size = f"{len(rewards)} episodes, {len(file.groups)} tasks{repeats_words(k)}"
@@ -340,14 +334,8 @@ def evaluate_games(flags: GameFlags, /) -> None:
     for count, what in ((failed, "episodes failed"), (ungraded, "episodes have no reward")):
         if count:
             print(f"{count:>6}  {what} and are left out")
-    report = {
-        "trajectories": len(rewards),
-        "tasks": len(file.groups),
-        "k": k,
-        "failed": file.failed,
-        "ungraded": ungraded,
-    }
-    write_report(
-        saved_path, flags.report_path, report | {name: asdict(found) for name, found in numbers.items()}
-    )
+    report: dict[str, Json] = {"trajectories": len(rewards), "tasks": len(file.groups), "k": k}
+    report |= {"failed": file.failed, "ungraded": ungraded}
+    report |= {what: asdict(found) for what, found in numbers.items()}
+    write_report(saved_path, flags.report_path, report)
     file.write_pairs(flags, flags.margin, of="episodes")

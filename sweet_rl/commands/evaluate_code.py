@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sweet_rl.cli.progress import progress, write_report
 from sweet_rl.cli.stage import recorded, stage
-from sweet_rl.commands.evaluate import GradedFile, check_outputs, graded_file
+from sweet_rl.commands.evaluate import TO_GRADE, check_outputs, graded_file
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag
 from sweet_rl.flags.models import NoSandbox
@@ -83,7 +84,15 @@ def sandbox_of(flags: SandboxFlags) -> Sandbox:
 
 def run(flags: GradingFlags, grader: CodeGrader) -> None:
     """Grade, save, print and pair."""
-    saved_path = flags.saved_path
+    saved_path, way = flags.saved_path, flags.compat
+    made_by = graded_with("tests", {"test_timeout_s": flags.test_timeout_s, "memory_mb": flags.memory_mb})
+
+    def known(row: Mapping[str, Json]) -> Any:
+        """A reward without a grade was given elsewhere; a grade of another way becomes the reward."""
+        grades = row.get("grades") or {}
+        other = TO_GRADE if row.get("reward") is None else row["reward"]
+        return reward_of(grades, way) if way in grades else other
+
     with graded_file(saved_path, flags.k, regrade=flags.regrade) as file:
         tasks = [file.trajectories[group[0]].task for group in file.groups]
         outputs = grader.reference_outputs(tasks)
@@ -99,39 +108,13 @@ def run(flags: GradingFlags, grader: CodeGrader) -> None:
             raise UsageError(
                 "\n".join([f"None of the tasks of {saved_path!r} can be graded:", *shown(reasons)])
             )
-        _grade(file, grader, flags)
-    report = _report(file, floors, reasons, grader.protection)
-    print(report.to_text(saved_path))
-    write_report(saved_path, flags.report_path, {"grading": flags.compat} | report.to_json())
-    file.write_pairs(flags, None)
-
-
-def _grade(file: GradedFile, grader: CodeGrader, flags: GradingFlags) -> None:
-    """Fill in rewards where they are missing."""
-    grading, missing = flags.compat, []
-    for index, row in enumerate(file.rows):
-        known = row.get("grades") or {}
-        if not file.counts(index):
-            continue
-        if flags.regrade or (row.get("reward") is None and grading not in known):
-            missing.append(index)
-        elif grading in known and row.get("reward") != reward_of(
-            known, grading
-        ):  # graded before, another way
-            file.update(index, {"reward": reward_of(known, grading)})
-    graded = grader.grade_all(file.trajectories[index] for index in missing)
-    made_by = graded_with("tests", {"test_timeout_s": flags.test_timeout_s, "memory_mb": flags.memory_mb})
-    with progress(len(missing), 0, unit="answer", quiet=flags.quiet or not missing) as bar:
-        for index, grades in zip(missing, graded, strict=True):
-            file.update(index, row_fields(grades, grading, made_by))
-            bar.update()
-
-
-def _report(
-    file: GradedFile, floors: Mapping[str, float], reasons: Mapping[str, str], protection: str
-) -> Report:
-    """The numbers; `floors` and `reasons` why a task cannot be graded are by task."""
-    rows = [row for index, row in enumerate(file.rows) if file.counts(index)]
+        missing = file.missing(known, flags.regrade)
+        graded = grader.grade_all(file.trajectories[index] for index in missing)
+        with progress(len(missing), 0, unit="answer", quiet=flags.quiet or not missing) as bar:
+            for index, found in zip(missing, graded, strict=True):
+                file.update(index, row_fields(found, way, made_by))
+                bar.update()
+    rows = file.counted
     columns = {"reward": summarise([row.get("reward") for row in file.rows], file.groups)}
     if all("grades" in row for row in rows):
         grades = [row.get("grades") or {} for row in file.rows]
@@ -140,12 +123,13 @@ def _report(
             for way in WAYS
             if all(way in row["grades"] for row in rows)  # a file of an earlier version has no lenient ones
         }
-    tasks = [file.trajectories[group[0]].task.task_id for group in file.groups]
-    floor = [None if task in reasons else floors[task] for task in tasks]
+    floor = [None if task.task_id in reasons else floors[task.task_id] for task in tasks]
     columns["constant answer"] = summarise(floor, [[index] for index in range(len(tasks))])
-    return Report(
-        len(file.rows), len(file.groups), file.k, columns, _counts(rows), protection, reasons, file.failed
-    )
+    size = (len(file.rows), len(file.groups), file.k)
+    report = Report(*size, columns, _counts(rows), grader.protection, reasons, file.failed)
+    print(report.to_text(saved_path))
+    write_report(saved_path, flags.report_path, {"grading": way} | report.to_json())
+    file.write_pairs(flags, None)
 
 
 def _counts(rows: Sequence[Mapping[str, Json]]) -> dict[str, int]:

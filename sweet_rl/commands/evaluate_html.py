@@ -15,7 +15,7 @@ from sweet_rl.browsers.page import Renderer, RenderFlags
 from sweet_rl.cli.parse import Facets
 from sweet_rl.cli.progress import progress, write_report
 from sweet_rl.cli.stage import recorded, stage
-from sweet_rl.commands.evaluate import GradedFile, check_outputs, graded_file
+from sweet_rl.commands.evaluate import TO_GRADE, GradedFile, check_outputs, graded_file
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Only, flag
 from sweet_rl.flags.models import Metric, Placement
@@ -61,6 +61,16 @@ class PageGradingFlags(
         """The metric that becomes the reward."""
         usual = "clip" if self.clip_model else "combined"
         return usual if self.metric == "auto" else self.metric
+
+    @property
+    def at_once(self) -> int:
+        """Tasks in work at a time: enough for the browsers of all machines, at most 16 where their number is not given."""
+        return 4 * self.browsers * (1 if self.fan_out == "local" else self.ray_workers or 16)
+
+    @property
+    def model(self) -> dict[str, Json]:
+        """What the metric "clip" depends on; empty without a model."""
+        return {"clip_model": self.clip_model, "long_page": self.long_page} if self.clip_model else {}
 
 
 def _facets(flags: Mapping[str, Any]) -> Facets:
@@ -119,37 +129,35 @@ def evaluate_html(flags: PageGradingFlags, /) -> None:
     if (cluster := flags.cluster) is None:
         asyncio.run(main())
         return
-    with cluster.renderer_of(flags, settings, _at_once(flags)) as renderer:
+    with cluster.renderer_of(flags, settings, flags.at_once) as renderer:
         asyncio.run(run(flags, renderer, embedder))
-
-
-_MANY_MACHINES = 16
-"""For so many there are pages enough at once, where their number is not given."""
-
-
-def _at_once(flags: PageGradingFlags) -> int:
-    """Tasks in work at a time: enough for the browsers of all machines."""
-    machines = 1 if flags.fan_out == "local" else flags.ray_workers or _MANY_MACHINES
-    return 4 * flags.browsers * machines
 
 
 async def run(job: PageGradingFlags, renderer: Renderer, embedder: Embedder | None = None) -> None:
     """Grade, save, print and pair."""
     from sweet_rl.grading.pages.grader import PageGrader, page_report, row_fields
 
+    needed = job.rendered_with() | (job.model if job.rewarded == "clip" else {})
+
+    def known(row: Mapping[str, Json]) -> Any:
+        """The grade that was made in this way; a reward without grades was given elsewhere."""
+        grades = row.get("grades") or {}
+        alike = needed.items() <= (row.get("graded_with") or {}).items()
+        if alike and grades.get(job.rewarded) is not None:
+            return grades[job.rewarded]
+        return TO_GRADE if grades or row.get("reward") is None else row["reward"]
+
     with graded_file(job.saved_path, job.k, regrade=job.regrade) as file:
-        missing = _missing(file, job)
-        folder = Path(job.saved_path).parent
-        made_by = graded_with("pages", job.rendered_with() | _model(job))
-        cache = job.rendering().cache
+        missing = file.missing(known, job.regrade)
         grader = PageGrader(
             renderer,
-            folder=folder,
-            cache=cache,
+            folder=Path(job.saved_path).parent,
+            cache=job.rendering().cache,
             embedder=embedder,
             batch_size=job.batch_size,
-            at_once=_at_once(job),
+            at_once=job.at_once,
         )
+        made_by = graded_with("pages", job.rendered_with() | job.model)
         with progress(len(missing), 0, unit="page", quiet=job.quiet or not missing) as bar:
             async for place, grades in grader.grade([file.trajectories[index] for index in missing]):
                 file.update(missing[place], row_fields(grades, job.rewarded, made_by))
@@ -161,16 +169,15 @@ async def run(job: PageGradingFlags, renderer: Renderer, embedder: Embedder | No
         if row.get("reward") is None and failures:
             words = Failure(failures[0]["kind"].replace("_", " "), failures[0].get("detail", ""))
             reasons[file.trajectories[group[0]].task.task_id] = f"its target gives no picture ({words})"
-    if all(file.rows[row].get("reward") is None for group in file.groups for row in group):
+    if file.has_no_reward():
         raise UsageError(
             "\n".join([f"None of the tasks of {job.saved_path!r} can be graded:", *shown(reasons)])
         )
     report = page_report(file.rows, file.groups, k=file.k, metric=job.rewarded, failed=file.failed)
     print("\n".join([report.to_text(job.saved_path), *shown(reasons)]))
-    graded = [row["grades"] for row in file.rows if row.get("grades")]
-    cosines = [grades["clip"] for grades in graded if grades.get("clip") is not None]
-    if cosines:
-        print(f"Average cosine similarity: {sum(cosines) / len(cosines):.4f}")
+    cosines = [row["grades"].get("clip") for row in file.rows if row.get("grades")]
+    if known_cosines := [cosine for cosine in cosines if cosine is not None]:
+        print(f"Average cosine similarity: {sum(known_cosines) / len(known_cosines):.4f}")
     else:
         print(
             "No average cosine similarity: it needs a picture model (--clip_model openai/clip-vit-base-patch32, "
@@ -178,27 +185,3 @@ async def run(job: PageGradingFlags, renderer: Renderer, embedder: Embedder | No
         )
     write_report(job.saved_path, job.report_path, report.to_json() | {"not_gradable": reasons})
     file.write_pairs(job, job.margin, to_rows=turn_pair_rows)
-
-
-def _missing(file: GradedFile, job: PageGradingFlags) -> list[int]:
-    """Rows to grade; the others get the reward that is asked for from their grades, made in the same way.
-
-    A row that has a reward and no grades was scored elsewhere and is left as it is.
-    """
-    missing = []
-    needed = job.rendered_with() | (_model(job) if job.rewarded == "clip" else {})
-    for index, row in enumerate(file.rows):
-        if not file.counts(index):
-            continue
-        alike = needed.items() <= (row.get("graded_with") or {}).items()
-        known = (row.get("grades") or {}).get(job.rewarded) if alike else None
-        if job.regrade or (known is None and (row.get("reward") is None or row.get("grades"))):
-            missing.append(index)
-        elif known is not None and row.get("reward") != known:  # the reward was another metric
-            file.update(index, {"reward": known})
-    return missing
-
-
-def _model(job: PageGradingFlags) -> dict[str, Json]:
-    """What the metric "clip" depends on; empty without a model."""
-    return {"clip_model": job.clip_model, "long_page": job.long_page} if job.clip_model else {}

@@ -216,7 +216,7 @@ def test_published_rows_with_a_reward_are_left_alone_and_counted(tmp_path, capsy
 
 def test_a_kill_in_the_middle_keeps_what_is_saved(tmp_path, monkeypatch):
     """The 7th page ends the run; what was graded until then is in the file and is not graded again."""
-    monkeypatch.setattr("sweet_rl.commands.evaluate_html._at_once", lambda _: 1)
+    monkeypatch.setattr(PageGradingFlags, "at_once", 1)
     monkeypatch.setattr("sweet_rl.commands.evaluate._SAVE_AFTER_S", 0.0)
     monkeypatch.setattr("sweet_rl.commands.evaluate._SAVING_SHARE", 1e9)
     rows = [row(f"t{i}", NEAR, target=f"<html>{i}<p>page</p></html>", folder=tmp_path) for i in range(10)]
