@@ -118,7 +118,7 @@ def test_nothing_is_left_behind(ground, monkeypatch):
     with Sandbox(workers=1, timeout_s=0.2) as sandbox:
         monkeypatch.setattr(ground, "sandbox", sandbox)
         ground.grade(*(left_by[name] for name in names), GOOD)
-        launcher = sandbox._workers[0].process._process.pid
+        launcher = sandbox._workers[0]._process.pid
         # the worker, and a child ready for the next answer
         assert wait_until(lambda: len(descendants(launcher)) <= 2, timeout_s=5)
     assert not descendants(launcher)
@@ -139,7 +139,7 @@ def test_a_reference_that_loops_costs_its_neighbours_no_time(ground):
 
 def test_grades_come_while_later_answers_are_still_to_be_read(ground, monkeypatch):
     monkeypatch.setattr("sweet_rl.grading.code._WINDOW", 4)
-    monkeypatch.setattr("sweet_rl.grading.sandbox.jobs._LOOKAHEAD", 4)
+    monkeypatch.setattr("sweet_rl.grading.sandbox.pool._LOOKAHEAD", 4)
     read = []
 
     def trajectories():

@@ -17,7 +17,8 @@ from sweet_rl.errors import SandboxError
 from sweet_rl.grading.code import CodeGrader
 from sweet_rl.grading.sandbox import Job, Outcome, Program, Sandbox
 from sweet_rl.grading.sandbox.guest import isolation
-from sweet_rl.grading.sandbox.worker import MODULES, WorkerProcess, check_protection, children_of
+from sweet_rl.grading.sandbox.pool import check_protection
+from sweet_rl.grading.sandbox.worker import MODULES, Worker, children_of
 from sweet_rl.types import Task, Trajectory
 from tests.conftest import ROOT
 
@@ -88,6 +89,7 @@ def test_landlock_hides_a_package_among_others(tmp_path):
     code = f"""
 import os
 from sweet_rl.grading.sandbox.guest import isolation
+from sweet_rl.grading.sandbox.pool import check_protection
 isolation.prctl(isolation.PR_SET_NO_NEW_PRIVS, 1)
 lib = {str(tmp_path / "lib")!r}
 if isolation.restrict([lib], [lib + "/site/hidden"], None, "/dev/null"):
@@ -126,7 +128,7 @@ def test_too_little_protection_is_refused(layers, missing):
 
 def test_a_refused_sandbox_leaves_no_process(monkeypatch):
     before = _state()
-    monkeypatch.setattr(WorkerProcess, "layers", lambda self: ["rlimits"])
+    monkeypatch.setattr(Worker, "layers", lambda self: ["rlimits"])
     with pytest.raises(SandboxError):
         Sandbox(workers=2)
     assert _state() == before
@@ -359,9 +361,9 @@ def test_workers_that_die_are_not_replaced_for_ever_nor_by_others_with_less_prot
     monkeypatch, layers, words
 ):
     with Sandbox(workers=1) as sandbox:
-        monkeypatch.setattr(WorkerProcess, "next_child", lambda self: None)
+        monkeypatch.setattr(Worker, "next_child", lambda self: None)
         if layers:
-            monkeypatch.setattr(WorkerProcess, "layers", lambda self: layers)
+            monkeypatch.setattr(Worker, "layers", lambda self: layers)
         with pytest.raises(SandboxError, match=words):
             run(sandbox, NOTHING, "1")
 
@@ -373,7 +375,7 @@ def test_answers_that_kill_their_workers_are_blamed_and_the_run_goes_on(monkeypa
     def spy(self, worker, work):
         give(self, worker, work)
         if any("killer" in program.source for program in work.job.programs):
-            (zygote,) = children_of(worker.process._process.pid)
+            (zygote,) = children_of(worker._process.pid)
             os.kill(zygote, signal.SIGKILL)
 
     monkeypatch.setattr(Sandbox, "_give", spy)

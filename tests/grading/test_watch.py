@@ -12,8 +12,8 @@ import pytest
 from sweet_rl.errors import SandboxError
 from sweet_rl.grading.sandbox import Job, Outcome, Program, Sandbox, pool, worker
 from sweet_rl.grading.sandbox.guest.isolation import MOST_THREADS
-from sweet_rl.grading.sandbox.jobs import TestClock, WakingTime
-from sweet_rl.grading.sandbox.worker import WorkerProcess, children_of
+from sweet_rl.grading.sandbox.pool import WakingTime
+from sweet_rl.grading.sandbox.worker import TestClock, Worker, children_of
 from tests.conftest import ROOT
 from tests.grading.attacks import TABLE
 from tests.grading.environments import ENVIRONMENTS, why_not
@@ -42,9 +42,8 @@ def texts(sandbox, *jobs):
 
 def zygote_of(sandbox):
     """The process of the first worker that forks the children, and its launcher where they are two."""
-    process = sandbox._workers[0].process
-    launcher = process._process.pid
-    return children_of(launcher)[0] if process._inner else launcher
+    one = sandbox._workers[0]
+    return children_of(one._process.pid)[0] if one._inner else one._process.pid
 
 
 @pytest.fixture()
@@ -80,9 +79,9 @@ def test_a_worker_whose_children_cannot_work_is_not_asked_for_ever(one_worker):
     give = one_worker._give
 
     def kill(one, work):
-        while one.process.child_number() is None:  # it is about to begin
+        while one.child_number() is None:  # it is about to begin
             time.sleep(0.01)
-        os.kill(one.process.child_number(), signal.SIGKILL)
+        os.kill(one.child_number(), signal.SIGKILL)
         give(one, work)
 
     os.kill(zygote_of(one_worker), signal.SIGKILL)
@@ -114,7 +113,7 @@ def test_a_child_that_does_not_take_its_job_costs_the_job_nothing(one_worker):
     one = one_worker._workers[0]
     while one.channel is None:
         one_worker._wait()
-    os.kill(one.process.child_number(), signal.SIGSTOP)
+    os.kill(one.child_number(), signal.SIGSTOP)
     long = Job("fixed", [Program("x = '" + "y" * 3_000_000 + "'", ["len(x)"])])
     assert texts(one_worker, long, ABS) == ["3000000", "1"]
 
@@ -125,7 +124,7 @@ def test_a_child_that_stays_stopped_is_given_up_in_the_end(one_worker):
 
     def stop(one, work):
         give(one, work)
-        os.kill(one.process.child_number(), signal.SIGSTOP)
+        os.kill(one.child_number(), signal.SIGSTOP)
         one_worker._give = give
 
     one_worker._give = stop
@@ -142,11 +141,11 @@ def test_a_job_that_no_child_can_take_is_given_up():
 
 def test_closing_waits_for_nobody(one_worker):
     os.kill(zygote_of(one_worker), signal.SIGSTOP)
-    process = one_worker._workers[0].process
+    one = one_worker._workers[0]
     started = time.monotonic()
-    process.close(patience_s=0)
+    one.close(patience_s=0)
     assert time.monotonic() - started < 4
-    assert process._process.returncode is not None
+    assert one._process.returncode is not None
 
 
 def test_a_stop_is_no_time(monkeypatch):
@@ -244,7 +243,7 @@ def test_workers_do_not_wait_for_terminals():
 def test_every_wait_of_a_worker_process_ends(monkeypatch):
     monkeypatch.setattr(worker, "PATIENCE_S", 0.3)
     monkeypatch.setattr(worker, "start_code", lambda number: "import time; time.sleep(99)")
-    silent = WorkerProcess(2**29, cpu_s=10)
+    silent = Worker(2**29, cpu_s=10)
     with pytest.raises(SandboxError, match="does not start"):
         silent.layers()
     assert silent.next_child() is None

@@ -1,4 +1,4 @@
-"""The outside of the sandbox: warm workers, one job each at a time, a clock over every test.
+"""The outside of the sandbox: warm workers, one job each at a time, a clock over every test, results in the order of the jobs.
 
 Most jobs end within a moment and are read when they have ended: we wake up once for all their results. Only a
 job that takes longer is watched test by test, so that it is known which one hangs; the others count.
@@ -10,24 +10,28 @@ had a published job is replaced before the next fixed one.
 
 from __future__ import annotations
 
+import itertools
 import math
+import os
 import select
-import socket
 import sys
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+import time
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property, partial
 from typing import Self
 
 from sweet_rl.errors import SandboxError, without_linux
 from sweet_rl.grading.sandbox.guest.isolation import MOST_THREADS
-from sweet_rl.grading.sandbox.jobs import Assignment, Job, JobQueue, Outcome, Program, TestValue, WakingTime
 from sweet_rl.grading.sandbox.worker import (
     ENDS_S,
     PATIENCE_S,
-    WorkerProcess,
-    check_protection,
-    default_workers,
+    Assignment,
+    Job,
+    Outcome,
+    Program,
+    TestValue,
+    Worker,
 )
 
 AFTER_A_TIMEOUT = 1 / 30
@@ -39,40 +43,58 @@ _STEP = 1 / 10  # of the time limit: between two looks at a test that takes long
 _SHORTEST_STEP_S = 0.01
 _MOMENT = 1 / 20  # of the time limit: after that, a job is watched
 _PUBLISHED_WALL = 10.0  # of the time limit: the published alarm rings inside, this is for what swallows it
+_LATE_S = 0.05  # that we may be late for the next look, by our own doing
+_LOOKAHEAD = 2048  # jobs begun before the oldest unfinished one, which may hang for seconds
 _RECEIVED = 1 << 16  # bytes at once
 # Without EPOLLIN: what a child writes does not wake us by itself. Only Linux has it.
 _ENDED = getattr(select, "EPOLLRDHUP", 0)
 _MAX_DEATHS = 10  # of workers one after the other that have not done the simplest job
 _BLAMED_AFTER = 2  # deaths of workers, all with the same job in hand
-_NOTHING = memoryview(b"")
 _PROBE = -1  # number of a job that shows whether a worker can do anything at all
 _CRASH = TestValue(Outcome.CRASH, text="the process ended")
 _NAMESPACES = frozenset({"user", "mount", "process", "network", "ipc", "host name", "cgroup"})
 
 
-@dataclass(slots=True)
-class _Worker:
-    """A process and what it is doing.
+class WakingTime:
+    """Seconds in which this process could look after others.
 
-    At `deadline`, in waking seconds, its test is looked at; or it has to be up, to have a new child, or to have given
-    the child its job, or it is replaced.
+    A stop of it (Ctrl-Z, a frozen container, a closed lid), or a caller who is slow to ask for the
+    next result, is no time: nothing that has come meanwhile could be seen.
     """
 
-    process: WorkerProcess
-    deadline: float
-    is_up: bool = False
-    is_trusted: bool = True
-    has_seen_references: bool = False
-    channel: socket.socket | None = None
-    work: Assignment | None = None
-    unsent: memoryview = _NOTHING  # of the job
+    def __init__(self) -> None:
+        self._seconds, self._seen = 0.0, time.monotonic()
+
+    def now(self, slept_s: float = 0.0) -> float:
+        """The time; since the last look we have meant to sleep for so long."""
+        seen = time.monotonic()
+        self._seconds += min(seen - self._seen, slept_s + _LATE_S)
+        self._seen = seen
+        return self._seconds
+
+
+def check_protection(layers: Collection[str], *, unsafe: bool) -> None:
+    """Refuse to run hostile code with too little around it."""
+    ways = {
+        "files": {"mount", "Landlock"},
+        "the network": {"network", "seccomp"},
+        "other processes": {"process", "seccomp"},
+    }
+    missing = [what for what, some in ways.items() if some.isdisjoint(layers)]
+    if missing and not unsafe:
+        raise SandboxError(
+            f"Answers cannot be kept away from {', '.join(missing)} here (active: {', '.join(layers)}). "
+            "On Linux, allow user namespaces (sysctl kernel.unprivileged_userns_clone=1, or "
+            "kernel.apparmor_restrict_unprivileged_userns=0), or use a kernel with Landlock (5.13 or newer). "
+            "--unsafe_no_sandbox runs the answers all the same: only for code that you trust."
+        )
 
 
 class Sandbox:
     """Workers that run jobs under the protection of the kernel. Use it as a context manager.
 
     Args:
-        workers: processes side by side; default one for each core.
+        workers: processes side by side; default one for each core that this process may use.
         timeout_s: seconds of computing for one test, definition included; half as long again by the clock,
             not counting the time in which it waited for a core or the disk. After 10 times as long it has to
             be done however busy the machine is.
@@ -94,24 +116,22 @@ class Sandbox:
         if sys.platform != "linux":
             raise SandboxError(without_linux("Grading code"))
         self.timeout_s = timeout_s
-        self._memory_bytes = memory_mb * 2**20
         self._epoll = select.epoll()
-        self._owners: dict[int, _Worker] = {}  # of the descriptors that are waited for
-        self._workers: list[_Worker] = []
+        self._owners: dict[int, Worker] = {}  # of the descriptors that are waited for
+        self._workers: list[Worker] = []
         self._deaths = 0
         self._alone = partial(
             Sandbox, workers=1, timeout_s=timeout_s, memory_mb=memory_mb, unsafe_no_sandbox=unsafe_no_sandbox
         )
         self._time = WakingTime()
         try:
-            for _ in range(workers or default_workers()):
-                self._workers.append(worker := _Worker(self._new_process(), 0.0))
+            for _ in range(workers or len(os.sched_getaffinity(0))):
+                self._workers.append(worker := Worker(memory_mb * 2**20, cpu_s=int(timeout_s * 4) + 60))
                 self._listen(worker)
-            layers = [worker.process.layers() for worker in self._workers]
+            layers = [worker.layers() for worker in self._workers]
             check_protection(layers[0], unsafe=unsafe_no_sandbox)
             for worker in self._workers:
-                worker.is_up = True
-                worker.deadline = self._time.now() + PATIENCE_S
+                worker.is_up, worker.deadline = True, self._time.now() + PATIENCE_S
         except BaseException:
             self.close()
             raise
@@ -142,9 +162,9 @@ class Sandbox:
         for worker in self._workers:
             if worker.channel is not None:
                 worker.channel.close()
-            worker.process.control.close()
+            worker.control.close()
         for worker in self._workers:
-            worker.process.close()
+            worker.close()
         self._workers.clear()
         self._owners.clear()
         self._epoll.close()
@@ -156,38 +176,45 @@ class Sandbox:
         """
         if any(worker.work is not None for worker in self._workers):
             raise RuntimeError("this sandbox is running other jobs: take all their results first")
-        queue = JobQueue(jobs)
+        coming, waiting = enumerate(jobs), deque[Assignment]()
+        finished: dict[int, list[TestValue]] = {}
+        begun = yielded = 0
+        is_last = False
         try:
             while True:
-                self._hand_out(queue)
-                yield from queue.results()
-                if queue.is_done():
+                for worker in self._workers:
+                    if worker.channel is None or worker.work is not None:
+                        continue
+                    if not worker.is_trusted:
+                        self._give(worker, Assignment(_PROBE, Job("fixed", [Program("", ["1"])])))
+                        continue
+                    # first what another child has left undone
+                    if not waiting and not is_last and begun - yielded < _LOOKAHEAD:
+                        waiting.extend(Assignment(*one) for one in itertools.islice(coming, 1))
+                        begun, is_last = begun + len(waiting), not waiting
+                    running = [one.work for one in self._workers if one.work and one.work.number != _PROBE]
+                    if not waiting or any(work.job.kind != waiting[0].job.kind for work in running):
+                        continue
+                    if worker.has_seen_references and waiting[0].job.kind == "fixed":
+                        self._renew(worker)
+                    else:
+                        self._give(worker, waiting.popleft())
+                while yielded in finished:
+                    yielded += 1
+                    yield finished.pop(yielded - 1)
+                if is_last and yielded == begun:
                     return
                 for work in self._wait():
-                    queue.take_back(work)
+                    if len(work.done) < work.job.size:
+                        waiting.appendleft(work)
+                    elif work.job.then is not None and (job := work.job.then(work.done)) is not None:
+                        waiting.appendleft(Assignment(work.number, job, before=work.done))
+                    else:
+                        finished[work.number] = work.before + work.done
         finally:
             for worker in self._workers:  # the caller has had enough: what still runs is of no use
                 if worker.work is not None:
                     self._release(worker)
-
-    def _hand_out(self, queue: JobQueue) -> None:
-        """Give free workers something to do."""
-        for worker in self._workers:
-            if worker.channel is None or worker.work is not None:
-                continue
-            if not worker.is_trusted:
-                self._give(worker, Assignment(_PROBE, Job("fixed", [Program("", ["1"])])))
-                continue
-            next_one = queue.peek()
-            if next_one is None:
-                continue
-            kind, running = next_one.job.kind, [one.work for one in self._workers if one.work is not None]
-            if any(work.number != _PROBE and work.job.kind != kind for work in running):
-                continue  # of the other kind
-            if worker.has_seen_references and kind == "fixed":
-                self._renew(worker)
-            else:
-                self._give(worker, queue.take())
 
     def _wait(self) -> list[Assignment]:
         """Let something happen; return the assignments that no child is working on any more."""
@@ -199,22 +226,21 @@ class Sandbox:
             worker = self._owners.get(descriptor)
             if worker is None:
                 continue  # freed in this very round
-            if descriptor == worker.process.control.fileno():
-                if (
-                    worker.channel is None
-                ):  # else its child has ended just now, and its messages are read first
+            if descriptor == worker.control.fileno():
+                # else its child has ended just now, and its messages are read first
+                if worker.channel is None:
                     self._welcome(worker)
             elif worker.work is None:
                 self._release(worker)  # a child that has died before it was given anything
             elif worker.unsent and event == select.EPOLLOUT:
                 self._send(worker, worker.work)
-            elif work := self._hear(worker):
+            elif work := self._hear(worker, worker.work):
                 released.append(work)
         now = self._time.now()
         late = [worker for worker in self._workers if now >= worker.deadline]
         return released + [work for worker in late if (work := self._late(worker, now))]
 
-    def _give(self, worker: _Worker, work: Assignment) -> None:
+    def _give(self, worker: Worker, work: Assignment) -> None:
         """Send the rest of a job to a fresh child."""
         worker.work = work
         worker.has_seen_references |= work.job.kind == "published"
@@ -222,7 +248,7 @@ class Sandbox:
         worker.deadline = self._time.now() + PATIENCE_S
         self._send(worker, work)
 
-    def _send(self, worker: _Worker, work: Assignment) -> None:
+    def _send(self, worker: Worker, work: Assignment) -> None:
         """Send what the child takes of its job now; its time begins when it has all of it."""
         if worker.channel is None:
             return
@@ -243,7 +269,7 @@ class Sandbox:
         """Seconds for the present test."""
         return self.timeout_s * (AFTER_A_TIMEOUT if work.is_hurried else 1.0)
 
-    def _watch(self, worker: _Worker, work: Assignment) -> None:
+    def _watch(self, worker: Worker, work: Assignment) -> None:
         """From now on wake up for every result of this job; also for those that have come already."""
         work.watched = True
         worker.deadline = self._time.now() + self._step(work)
@@ -256,11 +282,11 @@ class Sandbox:
         left = limit - work.clock.computed_s, limit * _WALL - work.clock.waited_s
         return max(_SHORTEST_STEP_S, min(limit * _STEP, *left))
 
-    def _hear(self, worker: _Worker) -> Assignment | None:
+    def _hear(self, worker: Worker, work: Assignment) -> Assignment | None:
         """Read a child's messages; return its assignment when it has sent everything, or nothing more."""
-        if worker.channel is None or worker.work is None:
+        if worker.channel is None:
             return None
-        work, before = worker.work, len(worker.work.values)
+        before = len(work.values)
         try:
             data = worker.channel.recv(_RECEIVED)
             work.feed(data)
@@ -279,16 +305,16 @@ class Sandbox:
             return self._release(worker)
         if work.watched and len(work.values) > before:
             now = self._time.now()
-            work.clock.start(now, worker.process.child_number())
+            work.clock.start(now, worker.child_number())
             worker.deadline = now + self._step(work)
         return None
 
-    def _blame(self, worker: _Worker, work: Assignment) -> None:
+    def _blame(self, worker: Worker, work: Assignment) -> None:
         """A child says nothing any more, which is the answer's doing.
 
         The death of a worker may not be, and that of a child without all of its job is not: once.
         """
-        if not worker.unsent and not worker.process.has_died():
+        if not worker.unsent and not worker.has_died():
             work.fail(_CRASH)
             return
         work.deaths += 1
@@ -296,7 +322,7 @@ class Sandbox:
             work.deaths = 0
             work.fail(_CRASH, whole_program=True)
 
-    def _late(self, worker: _Worker, now: float) -> Assignment | None:
+    def _late(self, worker: Worker, now: float) -> Assignment | None:
         """A deadline has been reached: of a worker, of the first moment, or to look at a test."""
         work = worker.work
         if work is None or worker.unsent:
@@ -306,7 +332,7 @@ class Sandbox:
             self._replace(worker)
             return released
         clock, limit, is_published = work.clock, self._limit(work), work.job.kind == "published"
-        clock.look(now, worker.process.child_number())
+        clock.look(now, worker.child_number())
         if not work.watched:
             self._watch(worker, work)
         crowded = clock.threads > MOST_THREADS
@@ -319,7 +345,7 @@ class Sandbox:
             worker.deadline = now + self._step(work)
             return None
         known = work.next_test
-        released = self._hear(worker)
+        released = self._hear(worker, work)
         if released or worker.work is not work or work.next_test > known:
             return released  # it had come before we looked
         if crowded:
@@ -331,88 +357,81 @@ class Sandbox:
             work.fail(TestValue(Outcome.TIMEOUT, text=f"no value within {limit:.3g} s"))
         return self._release(worker)
 
-    def _release(self, worker: _Worker, fill: Outcome | None = None) -> Assignment | None:
+    def _release(self, worker: Worker, fill: Outcome | None = None) -> Assignment | None:
         """Take the assignment from the worker, with all results so far; its child makes way for the next."""
-        work = worker.work
-        if work is not None:
-            work.done.extend(work.values)
-            work.values = []
-            if fill is not None:
-                work.done.extend([TestValue(fill)] * (work.job.size - len(work.done)))
+        work, worker.work, worker.unsent = worker.work, None, memoryview(b"")
         if worker.channel is not None:
-            worker.process.end_child()
+            worker.end_child()
             self._hang_up(worker)
             worker.deadline = self._time.now() + PATIENCE_S
-        worker.work = None
-        worker.unsent = _NOTHING
-        if work is not None and work.number == _PROBE:
-            worker.is_trusted = [value.outcome for value in work.done] == [Outcome.VALUE]
-            if worker.is_trusted:
-                self._deaths = 0
-            else:
-                self._count_death(worker)
+        if work is None:
             return None
-        return work
+        work.done.extend(work.values)
+        work.values = []
+        if fill is not None:
+            work.done.extend([TestValue(fill)] * (work.job.size - len(work.done)))
+        if work.number != _PROBE:
+            return work
+        worker.is_trusted = [value.outcome for value in work.done] == [Outcome.VALUE]
+        if worker.is_trusted:
+            self._deaths = 0
+        else:
+            self._count_death(worker)
+        return None
 
-    def _hang_up(self, worker: _Worker) -> None:
+    def _hang_up(self, worker: Worker) -> None:
         if worker.channel is not None:
             del self._owners[worker.channel.fileno()]
             self._epoll.unregister(worker.channel)  # closing leaves it there while anybody else has it open
             worker.channel.close()
         worker.channel = None
 
-    def _welcome(self, worker: _Worker) -> None:
+    def _welcome(self, worker: Worker) -> None:
         """A worker has come up, or a fresh child; a worker from which nothing more can come is replaced."""
         if not worker.is_up:
-            if (layers := tuple(worker.process.layers())) != self.layers:
+            if (layers := tuple(worker.layers())) != self.layers:
                 raise SandboxError(
                     f"A new worker is protected by {', '.join(layers)}, the others by {', '.join(self.layers)}. "
                     "Have the machine's settings changed? Start again."
                 )
-            worker.is_up = True
-            worker.deadline = self._time.now() + PATIENCE_S
+            worker.is_up, worker.deadline = True, self._time.now() + PATIENCE_S
             return
-        channel = worker.process.next_child()
+        channel = worker.next_child()
         if channel is not None:
             channel.setblocking(False)
-            worker.channel = channel
-            worker.deadline = math.inf
+            worker.channel, worker.deadline = channel, math.inf
             self._owners[channel.fileno()] = worker
             self._epoll.register(channel, _ENDED)
-        elif worker.process.retired:
+        elif worker.retired:
             self._renew(worker)
         else:
             self._replace(worker)
 
-    def _new_process(self) -> WorkerProcess:
-        return WorkerProcess(self._memory_bytes, cpu_s=int(self.timeout_s * 4) + 60)
-
-    def _listen(self, worker: _Worker) -> None:
-        worker.deadline = self._time.now() + PATIENCE_S
-        self._owners[worker.process.control.fileno()] = worker
-        self._epoll.register(worker.process.control, select.EPOLLIN)
-
-    def _replace(self, worker: _Worker) -> None:
+    def _replace(self, worker: Worker) -> None:
         """Put a new process in the place of one that has died. It has to show first that it can work."""
         self._count_death(worker)
         self._renew(worker, patience_s=0)
         worker.is_trusted = False
 
-    def _count_death(self, worker: _Worker) -> None:
+    def _count_death(self, worker: Worker) -> None:
         """Of a worker, or of the child that should have shown that it can work: not too many in a row."""
         self._deaths += 1
         if self._deaths > _MAX_DEATHS + len(self._workers):
             raise SandboxError(
                 f"{self._deaths} workers of the sandbox have died one after the other before they could show "
                 "that they can work: is the machine out of memory? The last one's words: "
-                f"{worker.process.last_words() or 'none'}"
+                f"{worker.last_words() or 'none'}"
             )
 
-    def _renew(self, worker: _Worker, patience_s: float = ENDS_S) -> None:
+    def _renew(self, worker: Worker, patience_s: float = ENDS_S) -> None:
         """Start again with a process that has seen nothing."""
         self._hang_up(worker)
-        del self._owners[worker.process.control.fileno()]
-        worker.process.close(patience_s)
-        worker.process = self._new_process()
-        worker.is_up = worker.has_seen_references = False
+        del self._owners[worker.control.fileno()]
+        worker.close(patience_s)
+        worker.start()
         self._listen(worker)
+
+    def _listen(self, worker: Worker) -> None:
+        worker.deadline = self._time.now() + PATIENCE_S
+        self._owners[worker.control.fileno()] = worker
+        self._epoll.register(worker.control, select.EPOLLIN)

@@ -1,13 +1,15 @@
-"""One warm worker process: started bare, isolated by itself, it forks and kills on request.
+"""One warm worker process, the jobs that it is given, and the clock over each of their tests.
 
-The interpreter gets `guest` as compiled code in one message, under its own short name. Read from its files there, it
-would be compiled anew wherever there is no up-to-date bytecode beside them; the litter of that, and of the search for
-files, lies between the objects that every fork has to copy by the page.
+A worker is started bare, isolates itself, and forks and kills on request. The interpreter gets `guest` as compiled code
+in one message, under its own short name. Read from its files there, it would be compiled anew wherever there is no
+up-to-date bytecode beside them; the litter of that, and of the search for files, lies between the objects that every
+fork has to copy by the page.
 """
 
 from __future__ import annotations
 
 import importlib
+import itertools
 import marshal
 import os
 import socket
@@ -15,18 +17,32 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Collection
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cache, lru_cache
 from importlib.abc import InspectLoader
 from pathlib import Path
 from types import CodeType
+from typing import Literal, NamedTuple
 
 from sweet_rl.errors import SandboxError
-from sweet_rl.grading.sandbox.guest.run import NEXT, READY, RETIRED
+from sweet_rl.grading.sandbox.guest.isolation import MOST_THREADS
+from sweet_rl.grading.sandbox.guest.run import LENGTH, NEXT, READY, RESULT, RETIRED
+from sweet_rl.grading.sandbox.guest.values import MAX_TEXT
 
 MODULES = ("", ".values", ".crossing", ".isolation", ".seccomp", ".run")
 """All of the guest, each after those that it imports."""
+
+PATIENCE_S = 60.0
+"""For a worker to come up or to have its next child ready, and for a child to take its job."""
+
+ENDS_S = 5.0
+"""For a process that has been told to end."""
+
+_MAX_VALUE_BYTES = 64
 
 _START = """
 import _socket, marshal, sys, types
@@ -43,26 +59,236 @@ sys.modules["guest.run"].main(control, settings)
 """
 
 
-def start_code(descriptor: int) -> str:
-    """What the interpreter is to run that has inherited the control socket under this number."""
-    return _START.format(descriptor=descriptor)
+class Outcome(StrEnum):
+    """The result of one test. The first eight are sent from inside, in this order; we see the rest."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    VALUE = "value"
+    ERROR = "error"
+    MEMORY = "memory"
+    NOT_PLAIN = "not_plain_data"
+    TIMEOUT = "timeout"
+    ENDED = "ended"
+    CRASH = "crash"
 
 
-@cache
-def _guest() -> list[tuple[str, CodeType]]:
-    """Names and code of the modules that this code reads from the control socket, before the settings."""
-    found = []
-    for module in MODULES:
-        name = f"sweet_rl.grading.sandbox.guest{module}"
-        spec = importlib.import_module(name).__spec__
-        loader = spec.loader if spec is not None else None
-        code = loader.get_code(name) if isinstance(loader, InspectLoader) else None
-        if code is None:
-            raise ImportError(
-                f"The sandbox needs the code of {name}, and {loader} has none to give.", name=name
-            )
-        found.append((f"guest{module}", code))
-    return found
+_SENT = tuple(Outcome)
+_SENT_BY = {
+    "fixed": {Outcome.VALUE, Outcome.ERROR, Outcome.MEMORY, Outcome.NOT_PLAIN},
+    "published": {Outcome.PASSED, Outcome.FAILED, Outcome.TIMEOUT, Outcome.ENDED},
+}
+"""What a child may say. That its test has passed is not for an answer to say, except in the published way."""
+
+
+class Program(NamedTuple):
+    """A definition and the expressions to evaluate after it, one for each test.
+
+    Args:
+        own_names: builtins that the definition may replace, since the reference does.
+        reference: for the published way, the code whose values are compared with.
+        imports: statements that give the expressions names, also where the definition has such names.
+        packed: numbers of the tests whose values come back in full, as literals, each with the names of classes whose
+            objects may be in it.
+        data: of expressions that are evaluated outside, what an answer has returned (`guest.run.VALUES`).
+        returned: what the reference has returned there.
+        classes: names of the classes whose objects may be in these.
+    """
+
+    source: str
+    expressions: Sequence[str]
+    own_names: Sequence[str] = ()
+    reference: str = ""
+    imports: str = ""
+    packed: Mapping[int, Collection[str]] = {}
+    data: Sequence[str] = ()
+    returned: Sequence[str] = ()
+    classes: Collection[str] = ()
+
+
+@lru_cache(maxsize=100_000)
+def _compiled(expression: str) -> CodeType | str:
+    """A test's code, compiled once for its reference and all answers; the text where that is not possible."""
+    expression = expression.lstrip(" \t")
+    try:
+        return compile(expression, "<test>", "eval", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return expression
+
+
+@dataclass(frozen=True, slots=True)
+class TestValue:
+    """One test's result: `fingerprint` for `Outcome.VALUE`, and text (a literal, or what went wrong).
+
+    `inside` is what the calls in a test have given (a literal), where the test makes something else of it.
+    """
+
+    __test__ = False  # not a pytest class
+
+    outcome: Outcome
+    fingerprint: bytes = b""
+    text: str = ""
+    inside: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What one child process does. Only programs that may know of each other belong in one job.
+
+    `then` makes another job of the results, if there is more to be found out, for another process.
+    """
+
+    kind: Literal["fixed", "published"]
+    programs: Sequence[Program]
+    then: Callable[[Sequence[TestValue]], Job | None] | None = None
+
+    @property
+    def size(self) -> int:
+        """Number of tests, all programs together."""
+        return sum(len(program.expressions) for program in self.programs)
+
+
+@dataclass(slots=True)
+class TestClock:
+    """One test's time: `start` it, in waking seconds, and `look` now and then.
+
+    Its time is processor time, and wall time in which it could have run. Waiting for a core, or for the disk, is the
+    machine's doing and not the test's; nor is it one's own while somebody has stopped us or the child. All is seen from
+    outside, in what the kernel says of the child's threads; nothing of it is the child's own word.
+    """
+
+    __test__ = False  # not a pytest class
+
+    started: float = 0.0
+    computed_s: float = 0.0  # processor time of all of the child's threads
+    waited_s: float = 0.0  # by the clock, without that in which it was ready and the machine was not
+    runs: bool = False  # at the last look, or about to
+    threads: int = 0
+    _looked: float = 0.0
+    _computed_before: float = 0.0
+    _delays: dict[str, float] = field(default_factory=dict)
+
+    def start(self, now: float, process: int | None = None) -> None:
+        """Start the clock of a test; with the child's number where it has been computing before."""
+        self.started = self._looked = now
+        self.computed_s = self.waited_s = 0.0
+        self._computed_before, _, seen = _looked_at(process)
+        self._delays = {thread: delay for thread, (delay, _) in seen.items()}
+
+    def look(self, now: float, process: int | None) -> None:
+        """See what has been used until now."""
+        computed_s, self.threads, seen = _looked_at(process)
+        passed, states = now - self._looked, {state for _, state in seen.values()}
+        delayed = max((delay - self._delays.get(at, 0.0) for at, (delay, _) in seen.items()), default=0.0)
+        if states & {"D", "T", "t"}:  # held by the disk, by whoever has stopped it
+            delayed = passed
+        self.runs = "R" in states
+        self.waited_s += max(0.0, passed - delayed)
+        self.computed_s = computed_s - self._computed_before if process is not None else 0.0
+        self._delays |= {thread: delay for thread, (delay, _) in seen.items()}
+        self._looked = now
+
+
+def _looked_at(process: int | None) -> tuple[float, int, dict[str, tuple[float, str]]]:
+    """Its processor time and number of threads; of each the seconds that it has waited for a core, and its state."""
+    computed_s, threads, seen = 0.0, list[str](), dict[str, tuple[float, str]]()
+    if process is None:
+        return 0.0, 0, seen
+    with suppress(OSError):  # a clock's number is made from its process's own (clock_getcpuclockid)
+        computed_s = time.clock_gettime((~process << 3) | 2)
+    with suppress(OSError):
+        threads = os.listdir(f"/proc/{process}/task")
+    for thread in threads[:MOST_THREADS]:
+        place, delay = Path(f"/proc/{process}/task/{thread}"), 0.0
+        with suppress(OSError, IndexError):  # it has ended meanwhile
+            state = (place / "stat").read_text().rpartition(")")[2].split()[0]
+            with suppress(OSError):  # not counted
+                delay = int((place / "schedstat").read_text().split()[1]) * 1e-9
+            seen[thread] = delay, state
+    return computed_s, len(threads), seen
+
+
+@dataclass(slots=True)
+class Assignment:
+    """A job on its way through one or more children, none to be trusted with more than its own results."""
+
+    number: int
+    job: Job
+    done: list[TestValue] = field(default_factory=list)  # results of earlier children
+    before: list[TestValue] = field(default_factory=list)  # of the job whose `Job.then` has made this one
+    values: list[TestValue] = field(default_factory=list)  # of the present child
+    hurried_until: int = 0  # tests before get less time: one of their program has used up its own
+    watched: bool = False  # each result is looked at when it comes, no longer all of them at the end
+    deaths: int = 0  # of workers while they had it, and of children that have not taken it
+    clock: TestClock = field(default_factory=TestClock)
+    _rest: bytes = b""
+
+    @property
+    def next_test(self) -> int:
+        """Number of the test that the child is at."""
+        return len(self.done) + len(self.values)
+
+    @property
+    def is_hurried(self) -> bool:
+        """Whether the present test gets less time."""
+        return self.next_test < self.hurried_until
+
+    def begin(self, timeout_s: float) -> bytes:
+        """What a fresh child is to read: all that is not done."""
+        self.values, self._rest, self.watched = [], b"", False
+        programs = [
+            one._asdict() | {"expressions": [*map(_compiled, one.expressions)]} for one in self.job.programs
+        ]
+        first = {"first": len(self.done), "timeout_s": timeout_s, "programs": programs}
+        body = marshal.dumps({"kind": self.job.kind} | first)
+        return LENGTH.pack(len(body)) + body
+
+    def feed(self, data: bytes) -> None:
+        """Take in more bytes of the child's; ValueError where they are not what it may say."""
+        data, position, size = self._rest + data, 0, self.job.size
+        while position + RESULT.size <= len(data):
+            number, outcome, value_size, text_size = RESULT.unpack_from(data, position)
+            is_next = number == self.next_test and number < size
+            is_next = number == self.next_test and number < size
+            may_be_said = outcome < len(_SENT) and _SENT[outcome] in _SENT_BY[self.job.kind]
+            if not is_next or not may_be_said or value_size > _MAX_VALUE_BYTES or text_size > MAX_TEXT:
+                raise ValueError("not a result")
+            start, middle = position + RESULT.size, position + RESULT.size + value_size
+            if middle + text_size > len(data):
+                break
+            position = middle + text_size
+            text = data[middle:position].decode("utf-8", "replace")
+            self.values.append(TestValue(_SENT[outcome], data[start:middle], text))
+        self._rest = data[position:]
+        if len(self._rest) > RESULT.size + _MAX_VALUE_BYTES + MAX_TEXT:
+            raise ValueError("more than one result can hold")
+
+    def fail(self, value: TestValue, *, whole_program: bool = False) -> None:
+        """Set the result of the present test, or of all that remain of its program: the child is to blame.
+
+        Or a program that ran in the child before: one that was not the first there is run again, alone.
+        """
+        program = self._program_of(self.next_test)
+        if program.start > len(self.done):
+            del self.values[program.start - len(self.done) :]
+            return
+        if value.outcome is Outcome.TIMEOUT:
+            self.hurried_until = program.stop
+        self.values += [value] * (program.stop - self.next_test if whole_program else 1)
+
+    def withdraw_crowded(self) -> bool:
+        """Take back what ran out of memory behind other programs in the same child: it is run again."""
+        for number, value in enumerate(self.values, start=len(self.done)):
+            start = self._program_of(number).start - len(self.done)
+            if value.outcome is Outcome.MEMORY and start > 0:
+                del self.values[start:]
+                return True
+        return False
+
+    def _program_of(self, test: int) -> range:
+        """The numbers of the tests that belong to the same program as this one."""
+        ends = itertools.accumulate((len(one.expressions) for one in self.job.programs), initial=0)
+        return next(range(start, end) for start, end in itertools.pairwise(ends) if test < end)
 
 
 def children_of(process: int) -> list[int]:
@@ -77,37 +303,11 @@ def children_of(process: int) -> list[int]:
     return found
 
 
-PATIENCE_S = 60.0
-"""For a worker to come up or to have its next child ready, and for a child to take its job."""
+class Worker:
+    """The process, seen from outside, and what it is doing.
 
-ENDS_S = 5.0
-"""For a process that has been told to end."""
-
-
-def default_workers() -> int:
-    """One for each core that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def check_protection(layers: Collection[str], *, unsafe: bool) -> None:
-    """Refuse to run hostile code with too little around it."""
-    ways = {
-        "files": {"mount", "Landlock"},
-        "the network": {"network", "seccomp"},
-        "other processes": {"process", "seccomp"},
-    }
-    missing = [what for what, some in ways.items() if some.isdisjoint(layers)]
-    if missing and not unsafe:
-        raise SandboxError(
-            f"Answers cannot be kept away from {', '.join(missing)} here (active: {', '.join(layers)}). "
-            "On Linux, allow user namespaces (sysctl kernel.unprivileged_userns_clone=1, or "
-            "kernel.apparmor_restrict_unprivileged_userns=0), or use a kernel with Landlock (5.13 or newer). "
-            "--unsafe_no_sandbox runs the answers all the same: only for code that you trust."
-        )
-
-
-class WorkerProcess:
-    """The process, seen from outside.
+    At `deadline`, in waking seconds, its test is looked at; or it has to be up, to have a new child, or to have given
+    the child its job, or it is replaced.
 
     Args:
         memory_bytes: address space of each child.
@@ -115,26 +315,29 @@ class WorkerProcess:
     """
 
     def __init__(self, memory_bytes: int, cpu_s: int) -> None:
-        self.retired = self._inner = False
+        self._limits = {"memory_bytes": memory_bytes, "cpu_s": cpu_s}
+        self.deadline, self.is_trusted = 0.0, True
+        self.channel: socket.socket | None = None
+        self.work: Assignment | None = None
+        self.unsent = memoryview(b"")  # of the job
+        self.start()
+
+    def start(self) -> None:
+        """Start the process, or another one in the place of one that was closed: it has seen nothing."""
+        self.is_up = self.has_seen_references = self.retired = self._inner = False
         self.control, inner = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
-        settings = {
-            "readable": readable_folders(),
-            # its mini benchmark generates tasks with their answers
-            "hidden": [str(Path(__file__).resolve().parents[2])],
-            "path": import_path(),
-            "memory_bytes": memory_bytes,
-            "cpu_s": cpu_s,
-        }
+        hidden = [
+            str(Path(__file__).resolve().parents[2])
+        ]  # its mini benchmark generates tasks with their answers
+        settings = {"readable": readable_folders(), "hidden": hidden, "path": import_path(), **self._limits}
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-S", "-s", "-P", "-B", "-c", start_code(inner.fileno())],
                 env={
-                    "PYTHONHASHSEED": "0",
-                    "LD_BIND_NOW": "1",
+                    **{"PYTHONHASHSEED": "0", "LD_BIND_NOW": "1"},
                     "MALLOC_ARENA_MAX": "1",  # others would take address space, 64 MiB for each thread
-                    "OPENBLAS_NUM_THREADS": "1",
-                    "OMP_NUM_THREADS": "1",
+                    **{"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
                 },
                 cwd="/",
                 stdin=subprocess.DEVNULL,
@@ -210,6 +413,28 @@ class WorkerProcess:
             except subprocess.TimeoutExpired:
                 self._process.kill()
         self._stderr.close()
+
+
+def start_code(descriptor: int) -> str:
+    """What the interpreter is to run that has inherited the control socket under this number."""
+    return _START.format(descriptor=descriptor)
+
+
+@cache
+def _guest() -> list[tuple[str, CodeType]]:
+    """Names and code of the modules that this code reads from the control socket, before the settings."""
+    found = []
+    for module in MODULES:
+        name = f"sweet_rl.grading.sandbox.guest{module}"
+        spec = importlib.import_module(name).__spec__
+        loader = spec.loader if spec is not None else None
+        code = loader.get_code(name) if isinstance(loader, InspectLoader) else None
+        if code is None:
+            raise ImportError(
+                f"The sandbox needs the code of {name}, and {loader} has none to give.", name=name
+            )
+        found.append((f"guest{module}", code))
+    return found
 
 
 @cache
