@@ -24,7 +24,6 @@ from sweet_rl.chat.formats import read_back
 from sweet_rl.chat.reflect_format import offered_commands
 from sweet_rl.errors import SweetRLError
 from sweet_rl.grading import lenient_code, published_code
-from sweet_rl.grading.pages.judge import read_verdict
 from sweet_rl.mini.backend.human import ScriptedHuman, answer_served
 from sweet_rl.mini.cities.oracle import _rules
 from sweet_rl.mini.cities.question import read_question
@@ -39,6 +38,7 @@ from sweet_rl.users.protocol import ServedMessage, read_request, reply_body, str
 from sweet_rl.worlds.adventures import is_refused, listed_actions, typed
 from sweet_rl.worlds.auto_explore.repositories import split_command
 from sweet_rl.worlds.dialogue import PARSERS
+from sweet_rl.worlds.frontend_design.judging import read_verdict
 from sweet_rl.worlds.webshop.pages import visible_nodes
 from tests.conftest import ROOT
 

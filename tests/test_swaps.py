@@ -12,7 +12,6 @@ import pytest
 from aiohttp import web
 
 from sweet_rl.browsers import PageContext
-from sweet_rl.grading.pages.judge import VisionJudge
 from sweet_rl.mini.backend.human import ScriptedHuman
 from sweet_rl.mini.cities.oracle import CityOracle
 from sweet_rl.mini.objects.oracle import ObjectOracle
@@ -29,6 +28,7 @@ from sweet_rl.worlds.alfworld.players import thought as household_thought
 from sweet_rl.worlds.dangerous_taxi.data import play_taxi
 from sweet_rl.worlds.dangerous_taxi.game import encode
 from sweet_rl.worlds.dangerous_taxi.tasks import thought as taxi_thought
+from sweet_rl.worlds.frontend_design.judging import VisionJudge
 from tests.preferences.test_ranking import turn
 from tests.users.test_model import page
 

@@ -88,9 +88,7 @@ def lenient_code(trajectory: Trajectory, name: str) -> str | None:
             return _aligned(blocks[-1])
         if definition.search(text):
             lines = _aligned(_FENCE_LINE.sub("", text)).split("\n")
-            return "\n".join(
-                line for line in lines if _CODE_LINE.match(line)
-            )  # without the prose around them
+            return "\n".join(filter(_CODE_LINE.match, lines))  # without the prose around them
     return None
 
 

@@ -291,7 +291,7 @@ def why_not_gradable(task: Task, plan: Plan, reference: Sequence[TestValue]) -> 
     """Why no answer to this task can be graded, given what the reference gives; empty where one can."""
     tests = list(zip(task.test_cases.items(), plan.tests, reference, strict=True))
     for (name, expression), _, value in tests:
-        if read(expression) is None and value.text.startswith("SyntaxError"):
+        if value.text.startswith("SyntaxError") and read(expression) is None:
             return f"{name} is no expression, as f(1) or f(1) == 2 is (without assert): {expression[:100]!r}"
     if plan.problem:
         return plan.problem

@@ -1,8 +1,8 @@
 """Pages to scores: how much the answer's picture and its elements agree with the target's.
 
 `metrics` compares pixels, and `elements` what the browser says stands where; `embedding` asks a CLIP model; `grader`
-does it for trajectories and for drafts, and has the table; `judge` compares two runs page by page. The drafts of a
-dialogue are here: looking at them needs no package. Definitions and blind spots: docs/frontend.md.
+does it for trajectories and for drafts, and has the table. The drafts of a dialogue are here: looking at them needs
+no package. Definitions and blind spots: docs/frontend.md.
 """
 
 from __future__ import annotations

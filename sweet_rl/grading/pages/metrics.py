@@ -349,9 +349,8 @@ def text_agreement(first: Elements, second: Elements) -> float:
     for index, bag in enumerate(second.words):
         for word, count in bag.items():
             places.setdefault(word, []).append((index, count))
-    common = np.zeros(
-        (len(first.words), len(second.words))
-    )  # words that each text shares with each of the other page
+    # words that each text shares with each of the other page
+    common = np.zeros((len(first.words), len(second.words)))
     for row, bag in enumerate(first.words):
         for word, count in bag.items():
             for column, other in places.get(word, ()):

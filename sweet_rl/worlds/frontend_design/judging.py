@@ -1,14 +1,24 @@
-"""Two runs of Frontend Design compared page by page: rows paired, each pair judged, outcomes counted."""
+"""Two runs of Frontend Design compared page by page: rows paired, each pair judged, outcomes counted.
+
+A vision model that sees three pictures is asked twice, with the answers in both orders, because the place of a
+picture sways it. Only a verdict that survives the exchange counts; otherwise the page is a tie.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import io
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+from PIL import Image
 
 from sweet_rl import tracking
 from sweet_rl.browsers.page import Renderer, RenderFailed
@@ -17,20 +27,12 @@ from sweet_rl.cli.servers import client_of, key_in
 from sweet_rl.concurrency import for_each
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.grading.pages.grader import answer_picture
-from sweet_rl.grading.pages.judge import (
-    ORDERS,
-    Outcome,
-    Verdict,
-    VisionJudge,
-    for_judge,
-    settled,
-    win_rate,
-    without_asking,
-)
-from sweet_rl.grading.pages.metrics import BrokenPicture
+from sweet_rl.grading.pages.metrics import BrokenPicture, decode
+from sweet_rl.openai_client import OpenAIClient, RequestFailed
 from sweet_rl.prompts import load_prompt
 from sweet_rl.records import Journal, load_trajectories
 from sweet_rl.runs import new_file
+from sweet_rl.statistics import Estimate, share_over_tasks
 from sweet_rl.types import Failure, Json, Trajectory, digest
 
 if TYPE_CHECKING:
@@ -38,9 +40,15 @@ if TYPE_CHECKING:
 
 PROMPT = "judge_html_prompt.txt"
 _NAMED_BY = "--hostname and --port, or --base_url, name the judge's server, --judge its model."
+_VERDICT = re.compile(r"VERDICT\W{1,4}(FIRST|SECOND|TIE)\b", re.IGNORECASE)
+_CAPTIONS = ("The page that was wanted:", "Page FIRST:", "Page SECOND:")
+_SHOWN = 2000
 
 RENDERING = frozenset({"browser", "network", "allow_scripts", "viewport"})
 """What grades without a model depend on besides the pages (`graded_with`)."""
+
+ORDERS = ("ab", "ba")
+"""Which run's page is shown first."""
 
 UNPAIRED = "rows without a partner in the other run"
 FAILED = "pages whose episode failed in one of the runs: in no number above"
@@ -49,6 +57,124 @@ MALFORMED = "malformed_verdict"
 NO_VERDICT = "pages without a verdict in both orders: in no number above"
 DISAGREED = "pages on which the two orders differ: ties"
 UNASKED = "pages decided without asking: equal pictures, or only one run has one"
+
+
+class Outcome(StrEnum):
+    """Which run's page is nearer to the target."""
+
+    A = "a"
+    B = "b"
+    TIE = "tie"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The result of one request; without an outcome, `failure` names the cause ("timeout", ...)."""
+
+    outcome: Outcome | None
+    reply: str = ""
+    failure: Failure | None = None
+
+
+class VisionJudge:
+    """Shows a model the target and two pages and asks which is nearer.
+
+    Args:
+        client: connections to the servers; closed with the judge.
+        model: the servers' name for the model.
+        prompt: the model's instructions before it sees the pictures.
+        max_tokens: of its reply.
+    """
+
+    def __init__(self, client: OpenAIClient, model: str, *, prompt: str, max_tokens: int = 512) -> None:
+        self.name = model
+        self._client, self._prompt, self._max_tokens = client, prompt, max_tokens
+
+    async def compare(self, target: bytes, first: bytes, second: bytes, *, order: str) -> Verdict:
+        """One request; PNG pictures in the order in which they are shown."""
+        content: list[Json] = [{"type": "text", "text": self._prompt}]
+        for caption, picture in zip(_CAPTIONS, (target, first, second), strict=True):
+            url = f"data:image/png;base64,{base64.b64encode(picture).decode('ascii')}"
+            content += [{"type": "text", "text": caption}, {"type": "image_url", "image_url": {"url": url}}]
+        body = {
+            "model": self.name,
+            "messages": [{"role": "user", "content": content}],
+            "max_tokens": self._max_tokens,
+            "temperature": 0,
+        }
+        try:
+            reply = await self._client.chat(body)
+        except RequestFailed as error:
+            return Verdict(None, failure=error.failure)
+        return read_verdict(reply.content, order=order)
+
+    async def close(self) -> None:
+        """Close the connections to the judge's server."""
+        await self._client.close()
+
+
+def read_verdict(text: str, *, order: str) -> Verdict:
+    """The last verdict in a reply, as the run that it means; none is the failure "malformed_verdict"."""
+    found = _VERDICT.findall(text)
+    if not found:
+        return Verdict(None, text[:_SHOWN], Failure(MALFORMED, text[-200:]))
+    meant = {"FIRST": order[0], "SECOND": order[1], "TIE": "tie"}
+    return Verdict(Outcome(meant[found[-1].upper()]), text[:_SHOWN])
+
+
+def settled(verdicts: Sequence[Verdict]) -> Outcome | None:
+    """What both orders say together: their common verdict, else a tie; None where one is missing."""
+    outcomes = {verdict.outcome for verdict in verdicts}
+    if None in outcomes:
+        return None
+    return outcomes.pop() if len(outcomes) == 1 else Outcome.TIE
+
+
+def for_judge(data: bytes, most_pixels: int) -> bytes:
+    """A picture as the judge is sent it: PNG in RGB, scaled down to `most_pixels` at most."""
+    image = decode(data)
+    if image.width * image.height > most_pixels:
+        scale = (most_pixels / (image.width * image.height)) ** 0.5
+        size = max(1, int(image.width * scale)), max(1, int(image.height * scale))
+        image = image.resize(size, Image.Resampling.BOX, reducing_gap=2.0)
+    out = io.BytesIO()
+    image.save(out, "PNG")
+    return out.getvalue()
+
+
+@dataclass(frozen=True, slots=True)
+class WinRate:
+    """Pages won, tied and lost by run A; `rate` counts a tie as half a win.
+
+    The interval is Wilson's over tasks: honest also where one run wins everywhere, and a little too wide
+    where there are ties or several repeats of a task.
+    """
+
+    wins: int
+    ties: int
+    losses: int
+    rate: Estimate
+
+    @property
+    def text(self) -> str:
+        """Wins, ties, losses and the rate with its interval, on one line for people."""
+        total = self.wins + self.ties + self.losses
+        if not total:
+            return "No page has an outcome: there is no win rate."
+        return (
+            f"A wins {self.wins}, ties {self.ties}, loses {self.losses} of {total} pages; "
+            f"win rate {self.rate} % (a tie is half a win; 95 % interval over tasks)"
+        )
+
+
+def win_rate(outcomes: Sequence[tuple[str, Outcome]]) -> WinRate:
+    """Fold (task_id, outcome) of each page into the win rate of run A."""
+    points = {Outcome.A: 1.0, Outcome.TIE: 0.5, Outcome.B: 0.0}
+    by_task: dict[str, list[float]] = {}
+    for task_id, outcome in outcomes:
+        by_task.setdefault(task_id, []).append(points[outcome])
+    wins, ties, losses = (sum(outcome is one for _, outcome in outcomes) for one in points)
+    return WinRate(wins, ties, losses, share_over_tasks(list(by_task.values())))
 
 
 class Pair(NamedTuple):
@@ -139,9 +265,10 @@ class Comparison:
             async def outcome_of(pair: Pair) -> tuple[Outcome | None, str]:
                 """The outcome and, where there is none or it took no or two different verdicts, why."""
                 first, second = await asyncio.to_thread(self._pictures, pair, most_pixels)
-                decided = without_asking(first, second)
-                if decided is not None or first is None or second is None:
-                    return decided, UNASKED
+                if first == second:
+                    return Outcome.TIE, UNASKED
+                if first is None or second is None:  # a picture wins against none
+                    return Outcome.B if first is None else Outcome.A, UNASKED
                 try:
                     page = await renderer.render(pair.a.task.ground_truth)
                     target = await asyncio.to_thread(for_judge, page.image, most_pixels)

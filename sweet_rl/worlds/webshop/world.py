@@ -154,9 +154,7 @@ class WebShopEnv:
         address = Address(PageKind.START, session, raw=self._published)
         page = await self._fetch(address)
         self._instruction = shop_instruction(page.text) or ""
-        if (
-            isinstance(wanted, str) and wanted.split() != self._instruction.split()
-        ):  # its answers would be wrong
+        if isinstance(wanted, str) and wanted.split() != self._instruction.split():
             raise DataError(
                 f"is not what the shop asks for in this session ({self._instruction.strip()!r})",
                 field="instruction",

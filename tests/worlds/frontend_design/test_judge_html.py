@@ -13,7 +13,11 @@ from aiohttp import web
 from PIL import Image
 
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.grading.pages.judge import (
+from sweet_rl.openai_client import OpenAIClient, RetryPolicy
+from sweet_rl.serving import listening
+from sweet_rl.worlds.frontend_design.judging import (
+    NO_TARGET,
+    Comparison,
     Outcome,
     Verdict,
     VisionJudge,
@@ -22,9 +26,6 @@ from sweet_rl.grading.pages.judge import (
     settled,
     win_rate,
 )
-from sweet_rl.openai_client import OpenAIClient, RetryPolicy
-from sweet_rl.serving import listening
-from sweet_rl.worlds.frontend_design.judging import NO_TARGET, Comparison
 from sweet_rl.worlds.frontend_design.stages import judge_html
 from tests.browsers.fake_renderer import FakeRenderer, draw
 from tests.grading.pages.runs import FAR, NEAR, TARGET, read, row, write

@@ -7,11 +7,12 @@ is asked of what has been made of the text, so a forged text wins nothing.
 from __future__ import annotations
 
 import builtins
+import math
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from .values import CLOCK, DATE, MADE, MODULE, OBJECT, Items, NotPlainData, Parts, settled
+from .values import CLOCK, DATE, MADE, MODULE, OBJECT, Items, NotPlainData, Parts, read, settled
 
 LIBRARIES = "of libraries"
 """Among the names of classes that may cross: arrays, Counters, Decimals and so on cross, else the plain data in them."""
@@ -34,10 +35,12 @@ def apart(value: Any, classes: Collection[str]) -> Any:
         return Parts(OBJECT, (kind.__qualname__, apart(inner, classes)))
     value = settled(value)
     for base in type(value).__mro__:
-        take = _TAKEN.get(f"{base.__module__}.{base.__qualname__}")
+        name, take = _TAKEN.get(f"{base.__module__}.{base.__qualname__}", ("", None))
         if take is not None and (LIBRARIES in classes or base.__module__ not in _ALSO_PLAIN):
-            name, *arguments = take(base, value)
-            return Parts(MADE, (name, *[apart(one, classes) for one in arguments])) if name else arguments[0]
+            if base is float and math.isfinite(number := float.__float__(value)):
+                return number
+            arguments = [apart(one, classes) for one in take(base, value)]
+            return Parts(MADE, (name or type(value).__name__, *arguments))
     for base in type(value).__mro__:
         if base is dict:
             return {apart(key, classes): apart(one, classes) for key, one in dict.items(value)}
@@ -144,10 +147,13 @@ def _rebuilt(kind: Any, inner: dict[str, Any]) -> Any:
     return made
 
 
-def _maker(name: str) -> Callable[..., Any]:
-    if name not in _MAKERS and name not in _MADE and not _is_exception(getattr(builtins, name, None)):
-        raise NotPlainData(f"{name} is not made outside")
-    return _MAKERS.get(name) or _named(name)
+def _maker(name: str) -> Any:
+    kind = getattr(builtins, name, None)
+    if name in _MAKERS:
+        return _MAKERS[name]
+    if name in _MADE or (isinstance(kind, type) and issubclass(kind, Exception)):
+        return _named(name)
+    raise NotPlainData(f"{name} is not made outside")
 
 
 def _named(name: str) -> Any:
@@ -157,20 +163,27 @@ def _named(name: str) -> Any:
     return getattr(sys.modules[module or "builtins"], last)
 
 
-def _is_exception(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Exception)
-
-
 def _array(items: Any, dtype: str) -> Any:
     if _named("numpy.dtype")(dtype).kind not in _PLAIN_KINDS:
         raise NotPlainData("an array of objects")
     return _named("numpy.array")(items, dtype)[()]
 
 
+def _of_array(kind: Any, value: Any) -> Iterable[Any]:
+    dtype = kind.dtype.__get__(value)
+    if dtype.kind not in _PLAIN_KINDS:
+        raise NotPlainData("an array of objects")
+    return kind.tolist(kind.astype(value, str) if dtype.kind == "M" else value), str(dtype)
+
+
 def _index(items: Any, names: Any, dtype: str) -> Any:
     if len(names) > 1:
         return _named("pandas.MultiIndex").from_tuples(items, names=names)
     return _named("pandas.Index")(items, dtype=dtype, name=names[0])
+
+
+def _series(items: Any, index: Any, dtype: str, name: Any = None) -> Any:
+    return _named("pandas.Series")(items, index, dtype, name)
 
 
 def _frame(columns: Any, index: Any, labels: Any) -> Any:
@@ -180,103 +193,68 @@ def _frame(columns: Any, index: Any, labels: Any) -> Any:
     return frame
 
 
-def _series(items: Any, index: Any, dtype: str, name: Any = None) -> Any:
-    return _named("pandas.Series")(items, index, dtype, name)
-
-
-def _of_array(kind: Any, value: Any) -> Iterable[Any]:
-    dtype = kind.dtype.__get__(value)
-    plain = kind.astype(value, str) if dtype.kind == "M" else value
-    if dtype.kind not in _PLAIN_KINDS:
-        raise NotPlainData("an array of objects")
-    return "numpy.array", kind.tolist(plain), str(dtype)
-
-
-def _of_float(_: Any, value: Any) -> Iterable[Any]:
-    number = float.__float__(value)
-    return ("", number) if number - number == 0 else ("float", repr(number))
-
-
 def _of_frame(_: Any, value: Any) -> Iterable[Any]:
     columns = [value.iloc[:, at] for at in range(value.shape[1])]
-    return "pandas.DataFrame", [(list(one), str(one.dtype)) for one in columns], value.index, value.columns
+    return [(list(one), str(one.dtype)) for one in columns], value.index, value.columns
 
 
-def _of_series(_: Any, value: Any) -> Iterable[Any]:
-    return "pandas.Series", list(value), value.index, str(value.dtype), value.name
+_Take = Callable[[Any, Any], Iterable[Any]]
+"""Of a base and a value the arguments that make it again, read by the base's own methods."""
 
+_SAME: dict[str, _Take] = {
+    "decimal.Decimal": lambda kind, value: ["NaN" if kind.is_nan(value) else kind.__str__(value)],
+    "fractions.Fraction": lambda kind, value: kind.as_integer_ratio(value),
+    "datetime.datetime": lambda kind, value: read(kind, value, *DATE, *CLOCK, "tzinfo"),
+    "datetime.date": lambda kind, value: read(kind, value, *DATE),
+    "datetime.time": lambda kind, value: read(kind, value, *CLOCK, "tzinfo"),
+    "datetime.timedelta": lambda kind, value: read(kind, value, "days", "seconds", "microseconds"),
+    "datetime.timezone": lambda kind, value: [kind.utcoffset(value, None)],
+    "zoneinfo.ZoneInfo": lambda _, value: [value.key],
+    "collections.Counter": lambda _, value: [dict(dict.items(value))],
+    "collections.OrderedDict": lambda kind, value: [[*kind.items(value)]],
+    "collections.deque": lambda kind, value: ([*kind.__iter__(value)], value.maxlen),
+    "collections.ChainMap": lambda _, value: [dict(value)],
+    "array.array": lambda kind, value: (value.typecode, kind.tolist(value)),
+    "pathlib.PurePath": lambda kind, value: [kind.__str__(value)],
+    "uuid.UUID": lambda kind, value: [kind.__str__(value)],
+}
+"""Made again by what they are called."""
 
-def _of_index(_: Any, value: Any) -> Iterable[Any]:
-    return "pandas.Index", list(value), list(value.names), str(value.dtype)
-
-
-def _of_exception(_: Any, value: Any) -> Iterable[Any]:
-    return type(value).__name__, *value.args
-
-
-def _shown(name: str) -> Callable[[Any, Any], Iterable[Any]]:
-    return lambda kind, value: (name, kind.__str__(value))
-
-
-def _clock(name: str, *fields: str) -> Callable[[Any, Any], Iterable[Any]]:
-    return lambda kind, value: (name, *[getattr(kind, field).__get__(value) for field in fields])
-
-
-_TAKEN: dict[
-    str, Callable[[Any, Any], Iterable[Any]]
-] = {  # by the base's own methods, and each name is one below
-    "builtins.float": _of_float,
-    "builtins.complex": _clock("complex", "real", "imag"),
-    "builtins.range": _clock("range", "start", "stop", "step"),
-    "builtins.BaseException": _of_exception,
-    "guest.values.Items": lambda kind, value: ("iter", [*kind.__iter__(value)]),
-    "decimal.Decimal": lambda kind, value: (
-        "decimal.Decimal",
-        "NaN" if kind.is_nan(value) else kind.__str__(value),
-    ),
-    "fractions.Fraction": lambda kind, value: ("fractions.Fraction", *kind.as_integer_ratio(value)),
-    "datetime.datetime": _clock("datetime.datetime", *DATE, *CLOCK, "tzinfo"),
-    "datetime.date": _clock("datetime.date", *DATE),
-    "datetime.time": _clock("datetime.time", *CLOCK, "tzinfo"),
-    "datetime.timedelta": _clock("datetime.timedelta", "days", "seconds", "microseconds"),
-    "datetime.timezone": lambda kind, value: ("datetime.timezone", kind.utcoffset(value, None)),
-    "zoneinfo.ZoneInfo": lambda _, value: ("zoneinfo.ZoneInfo", value.key),
-    "collections.Counter": lambda _, value: ("collections.Counter", dict(dict.items(value))),
-    "collections.OrderedDict": lambda kind, value: ("collections.OrderedDict", [*kind.items(value)]),
-    "collections.defaultdict": lambda _, value: (
+_TAKEN: dict[str, tuple[str, _Take]] = {
+    **{name: (name, take) for name, take in _SAME.items()},
+    "builtins.float": ("float", lambda _, value: [repr(float.__float__(value))]),
+    "builtins.complex": ("complex", lambda kind, value: read(kind, value, "real", "imag")),
+    "builtins.range": ("range", lambda kind, value: read(kind, value, "start", "stop", "step")),
+    "builtins.BaseException": ("", lambda _, value: value.args),  # by its own name
+    "guest.values.Items": ("iter", lambda kind, value: [[*kind.__iter__(value)]]),
+    "collections.defaultdict": (
         "collections.defaultdict",
-        getattr(value.default_factory, "__name__", ""),
-        dict(dict.items(value)),
+        lambda _, value: (getattr(value.default_factory, "__name__", ""), dict(dict.items(value))),
     ),
-    "collections.deque": lambda kind, value: ("collections.deque", [*kind.__iter__(value)], value.maxlen),
-    "collections.ChainMap": lambda _, value: ("collections.ChainMap", dict(value)),
-    "array.array": lambda kind, value: ("array.array", value.typecode, kind.tolist(value)),
-    "pathlib.PurePath": _shown("pathlib.PurePath"),
-    "ipaddress._BaseAddress": _shown("ipaddress.ip_address"),
-    "uuid.UUID": _shown("uuid.UUID"),
-    **dict.fromkeys(("numpy.ndarray", "numpy.generic"), _of_array),
-    "pandas._libs.tslibs.nattype._NaT": lambda *_: ("pandas.Timestamp", "NaT"),
-    "pandas._libs.tslibs.timestamps._Timestamp": lambda kind, value: (
+    "ipaddress._BaseAddress": ("ipaddress.ip_address", lambda kind, value: [kind.__str__(value)]),
+    **dict.fromkeys(("numpy.ndarray", "numpy.generic"), ("numpy.array", _of_array)),
+    "pandas._libs.tslibs.nattype._NaT": ("pandas.Timestamp", lambda *_: ["NaT"]),
+    "pandas._libs.tslibs.timestamps._Timestamp": (
         "pandas.Timestamp",
-        kind.isoformat(value),
+        lambda of, value: [of.isoformat(value)],
     ),
-    "pandas._libs.tslibs.timedeltas._Timedelta": lambda kind, value: (
+    "pandas._libs.tslibs.timedeltas._Timedelta": (
         "pandas.Timedelta",
-        kind.isoformat(value),
+        lambda of, value: [of.isoformat(value)],
+    ),
+    # with `core` up to pandas 2
+    **dict.fromkeys(("pandas.DataFrame", "pandas.core.frame.DataFrame"), ("pandas.DataFrame", _of_frame)),
+    **dict.fromkeys(
+        ("pandas.Series", "pandas.core.series.Series"),
+        ("pandas.Series", lambda _, value: (list(value), value.index, str(value.dtype), value.name)),
     ),
     **dict.fromkeys(
-        ("pandas.DataFrame", "pandas.core.frame.DataFrame"), _of_frame
-    ),  # the latter up to pandas 2
-    **dict.fromkeys(("pandas.Series", "pandas.core.series.Series"), _of_series),
-    **dict.fromkeys(("pandas.Index", "pandas.core.indexes.base.Index"), _of_index),
+        ("pandas.Index", "pandas.core.indexes.base.Index"),
+        ("pandas.Index", lambda _, value: (list(value), list(value.names), str(value.dtype))),
+    ),
 }
 
-_MADE = frozenset(
-    "decimal.Decimal fractions.Fraction datetime.datetime datetime.date datetime.time datetime.timedelta "
-    "datetime.timezone zoneinfo.ZoneInfo collections.Counter collections.OrderedDict collections.deque "
-    "collections.ChainMap array.array pathlib.PurePath ipaddress.ip_address uuid.UUID pandas.Timestamp "
-    "pandas.Timedelta".split()
-)
+_MADE = frozenset({*_SAME, "ipaddress.ip_address", "pandas.Timestamp", "pandas.Timedelta"})
 _MAKERS: dict[str, Callable[..., Any]] = {
     **{kind.__name__: kind for kind in (float, complex, range, set, frozenset)},
     "iter": iter,

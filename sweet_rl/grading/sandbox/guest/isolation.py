@@ -34,9 +34,7 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 4, 2
 _PR_SET_KEEPCAPS, _PR_CAPBSET_DROP, _CAPABILITY_VERSION_3 = 8, 24, 0x20080522
 _CHECKPOINT_RESTORE, _LAST_CAPABILITY, _SIGKILL, _DUPFD_CLOEXEC = 40, 63, 9, 1030
 _NOBODY: Final = 65534
-_FIRST_UNUSED_USER: Final = (
-    1_900_000_000  # in the range that systemd's table of user numbers leaves to nobody
-)
+_FIRST_UNUSED_USER: Final = 1_900_000_000  # systemd's table of user numbers leaves these to nobody
 NULL: Final = "/dev/null"
 
 MOST_THREADS = 64
@@ -191,9 +189,8 @@ def hide_file_system(readable: list[str], hidden: list[str]) -> str | None:
             pass
         mounts = [root, *(root + path for path in readable if not os.path.islink(path))]
         _set_flags(mounts, MS_RDONLY | MS_NOSUID | MS_NODEV)
-        with suppress(
-            OSError
-        ):  # a child opens it anew for its output, instead of sharing what a worker has open
+        # a child opens it anew for its output, instead of sharing what a worker has open
+        with suppress(OSError):
             mount(NULL, root + NULL, None, MS_BIND)
             _set_flags([root + NULL], MS_RDONLY | MS_NOSUID | MS_NOEXEC)
         options = f"size={SCRATCH_BYTES},nr_inodes=1000,mode=777"
@@ -321,12 +318,9 @@ def restrict(readable: Iterable[str], hidden: Iterable[str], writable: str | Non
     """
     try:
         version = _syscall(_CREATE, None, 0, 1)
-        rights = (
-            1 << (_FIRST_VERSIONS_RIGHTS + min(version - 1, 2))
-        ) - 1  # later versions know two rights more
-        known = (
-            1 + (version >= _NETWORK_VERSION) + (version >= _SCOPE_VERSION)
-        )  # words of the kernel's structure
+        # later versions know two rights more, and more words of the kernel's structure
+        rights = (1 << (_FIRST_VERSIONS_RIGHTS + min(version - 1, 2))) - 1
+        known = 1 + (version >= _NETWORK_VERSION) + (version >= _SCOPE_VERSION)
         attributes = struct.pack(f"{known}Q", *(rights, _NETWORK, _SCOPES)[:known])
         ruleset = _syscall(_CREATE, attributes, len(attributes), 0)
         for path, wanted in _rules(readable, list(hidden)):
