@@ -106,8 +106,7 @@ class Listener(Protocol):
     def logs_to(self, destination: Destination) -> None: ...
     def sets(self, settings: Mapping[str, object]) -> None: ...
     def reads(self, flag: str, source: str) -> None: ...
-    def writes(self, path: Path, *, folder: bool, continues: bool) -> None: ...
-    def changes(self, path: Path) -> None: ...
+    def writes(self, path: Path, *, folder: bool, continues: bool, in_place: bool) -> None: ...
 
     # the run so far, all its sessions together: by role, then by model; in dollars, None without prices; sessions that
     # were killed, of which some use is in no sum; what models behind servers were not sent as it was meant
@@ -126,16 +125,15 @@ def is_record(path: Path) -> bool:
     return path.name == RECORD or path.name.endswith(f".{RECORD}")
 
 
-def writes(path: str | Path, *, folder: bool = False, continues: bool = False) -> None:
-    """This file (or folder, with all that is in it) is the run's. Call it when that is certain, not before."""
-    if (listener := _listener.get()) is not None:
-        listener.writes(Path(path), folder=folder, continues=continues)
+def writes(
+    path: str | Path, *, folder: bool = False, continues: bool = False, in_place: bool = False
+) -> None:
+    """This file (or folder, with all that is in it) is the run's. Call it when that is certain, not before.
 
-
-def changes(path: str | Path) -> None:
-    """This file of another run is changed where it is."""
+    `continues`: it goes on with what is there; `in_place`: it is another run's, and changed where it is.
+    """
     if (listener := _listener.get()) is not None:
-        listener.changes(Path(path))
+        listener.writes(Path(path), folder=folder, continues=continues, in_place=in_place)
 
 
 def sets(settings: Mapping[str, object]) -> None:

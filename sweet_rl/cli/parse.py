@@ -53,29 +53,30 @@ class Typed(NamedTuple):
 
 
 def stage_flags(function: Callable[..., Any]) -> tuple[Flag, ...]:
-    """The flags of a stage that do not depend on others, in the order of its signature."""
-    known = {one.name: one for one in getattr(function, "flags", ())}
+    """The flags of a stage that do not depend on others; of a function without settings its parameters."""
+    known: tuple[Flag, ...] | None = getattr(function, "flags", None)
+    if known is not None:
+        return known
     helps, found = described(function), []
     for name, parameter in inspect.signature(function).parameters.items():
-        if name in known:
-            found.append(known[name])
-        elif parameter.kind is not parameter.VAR_KEYWORD:  # of a function without settings
-            written = parameter.annotation
-            if isinstance(written, str):
-                kind, optional = _KINDS[written.replace("| None", "").strip()], "None" in written
-            else:  # of a module that does not postpone its annotations
-                kind, optional, _ = read_type(str if written is parameter.empty else written)
-            found.append(
-                Flag(
-                    name=name,
-                    help=helps.get(name, ""),
-                    kind=kind,
-                    optional=optional,
-                    default=REQUIRED if parameter.default is parameter.empty else parameter.default,
-                    positional=parameter.kind is parameter.POSITIONAL_OR_KEYWORD,
-                    many=parameter.kind is parameter.VAR_POSITIONAL,
-                )
+        if parameter.kind is parameter.VAR_KEYWORD:
+            continue
+        written = parameter.annotation
+        if isinstance(written, str):
+            kind, optional = _KINDS[written.replace("| None", "").strip()], "None" in written
+        else:  # of a module that does not postpone its annotations
+            kind, optional, _ = read_type(str if written is parameter.empty else written)
+        found.append(
+            Flag(
+                name=name,
+                help=helps.get(name, ""),
+                kind=kind,
+                optional=optional,
+                default=REQUIRED if parameter.default is parameter.empty else parameter.default,
+                positional=parameter.kind is parameter.POSITIONAL_OR_KEYWORD,
+                many=parameter.kind is parameter.VAR_POSITIONAL,
             )
+        )
     return tuple(found)
 
 
@@ -181,19 +182,18 @@ def in_front(
 
 
 def bound(
-    function: Callable[..., Any],
-    signature: inspect.Signature,
-    positional: Sequence[Any],
-    named: Mapping[str, Any],
-) -> inspect.BoundArguments:
-    """The arguments of a call from Python, aliases replaced by their flags; no defaults yet."""
-    names = {name: one.name for one in getattr(function, "flags", ()) for name in one.names}
+    function: Callable[..., Any], positional: Sequence[Any], named: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The arguments of a call from Python by flag, aliases replaced by their flags; no defaults yet."""
+    signature = inspect.signature(function)
+    names = {name: one.name for one in stage_flags(function) for name in one.names}
     renamed = {names.get(name, name): value for name, value in named.items()}
-    given = signature.bind_partial(*positional, **renamed)
-    if further := given.arguments.get("options"):
-        own = {name: one.name for one in joined_flags(function, given.arguments) for name in one.names}
-        given.arguments["options"] = {own.get(name, name): value for name, value in further.items()}
-    _need(stage_flags(function), given.arguments)
+    given = dict(signature.bind_partial(*positional, **renamed).arguments)
+    for one in signature.parameters.values():
+        if one.kind is one.VAR_KEYWORD and (further := given.pop(one.name, None)):
+            own = {name: flag.name for flag in joined_flags(function, given) for name in flag.names}
+            given |= {own.get(name, name): value for name, value in further.items()}
+    _need(stage_flags(function), given)
     return given
 
 

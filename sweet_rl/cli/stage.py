@@ -25,8 +25,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from sweet_rl import tracking
 from sweet_rl.chat.formats import SMOLLM2, model_path
-from sweet_rl.cli.parse import Facets, Options, bound, with_defaults
-from sweet_rl.errors import BudgetSpent, DataError, NonFiniteError, SweetRLError, UsageError, missing_package
+from sweet_rl.cli.parse import Facets, Options, bound, stage_flags, with_defaults
+from sweet_rl.errors import missing_package
 from sweet_rl.flags import REQUIRED, Flag, Only, described, flags_of
 from sweet_rl.flags.shared import Budget
 from sweet_rl.openai_client import shown
@@ -60,12 +60,7 @@ class StageEntry(NamedTuple):
 
 def written_by(path: Path, stages: Mapping[str, StageEntry]) -> str:
     """A sentence on the stage that writes such a file or folder, behind a blank; "" for any other."""
-    fits = [
-        (len(pattern), name)
-        for name, stage in stages.items()
-        for pattern in stage.writes
-        if path.match(pattern)
-    ]
+    fits = [(len(one), name) for name, stage in stages.items() for one in stage.writes if path.match(one)]
     return f" `sweet-rl {max(fits)[1]}` writes it." if fits else ""
 
 
@@ -95,85 +90,83 @@ def stage(
             is refused. It may raise UsageError.
         options: flags that depend on what another flag names.
     """
+    changes: dict[str, dict[str, Any]] = {name: {"positional": True} for name in positional}
+    for what, of_flags in (("default", defaults), ("help", helps), ("only", only)):
+        for name, value in (of_flags or {}).items():
+            changes.setdefault(name, {})[what] = value
+    for name, values in (narrow or {}).items():
+        changes.setdefault(name, {}).update(values)
 
     def decorate(function: Callable[..., None]) -> Stage:
-        plain = inspect.signature(function)
-        types = typing.get_type_hints(function)
-        names = [name for name, one in plain.parameters.items() if one.kind is one.POSITIONAL_ONLY]
-        groups: list[type] = [types[name] for name in (names[:-1] if options else names)]
-        words = [one for one in plain.parameters.values() if one.kind is one.VAR_POSITIONAL]
-        known = {one.name: one for kind in groups for one in flags_of(kind) if one.name not in without}
-        known |= {
-            one.name: Flag(
-                name=one.name, help=described(function).get(one.name, ""), many=True, default=REQUIRED
-            )
-            for one in words
-        }
-        changes = {"default": defaults or {}, "help": helps or {}, "only": only or {}}
-        if wrong := sorted(
-            {*positional, *(narrow or {}), *(name for one in changes.values() for name in one)} - set(known)
-        ):
-            raise TypeError(f"this stage has no flag {wrong[0]!r}")
-        flags = []
-        for name in dict.fromkeys((*positional, *known)):  # those first that may be given without their name
-            own = {what: change[name] for what, change in changes.items() if name in change}
-            own |= (narrow or {}).get(name, {})
-            flags.append(replace(known[name], positional=name in positional or known[name].positional, **own))
-        parameters = []
-        for one in sorted(flags, key=_kind_of):  # in the order that Python wants
-            default = inspect.Parameter.empty if one.default is REQUIRED else one.default
-            parameters.append(
-                inspect.Parameter(one.name, _kind_of(one), default=default, annotation=one.annotation)
-            )
+        types, known, groups = typing.get_type_hints(function), dict[str, Flag](), list[type]()
+        for one in inspect.signature(function).parameters.values():
+            if one.kind is one.VAR_POSITIONAL:
+                words = described(function).get(one.name, "")
+                known[one.name] = Flag(name=one.name, help=words, many=True, default=REQUIRED)
+            elif one.kind is one.POSITIONAL_ONLY:
+                groups.append(types[one.name])
         if options is not None:
-            parameters.append(inspect.Parameter("options", inspect.Parameter.VAR_KEYWORD))
-        signature = plain.replace(parameters=parameters)
+            groups.pop()
+        known |= {one.name: one for kind in groups for one in flags_of(kind) if one.name not in without}
+        if wrong := sorted(changes.keys() - known.keys()):
+            raise TypeError(f"this stage has no flag {wrong[0]!r}")
+        # those first that may be given without their name
+        flags = [
+            replace(known[name], **changes.get(name, {})) for name in dict.fromkeys((*positional, *known))
+        ]
 
-        def construct(given: inspect.BoundArguments) -> tuple[list[Any], tuple[Any, ...]]:
-            given.apply_defaults()
-            values = given.arguments
-            further = values.pop("options") if options else {}
+        def construct(given: Mapping[str, Any]) -> tuple[list[Any], tuple[Any, ...]]:
+            """The dataclasses of a call, and its words."""
+            values = {one.name: given.get(one.name, () if one.many else one.default) for one in flags}
             for one in flags:
-                if not one.many:
-                    one.check(values[one.name])
-            settings = [built(kind, values) for kind in groups]
-            if options:
-                name = values[options.by]
-                kind, own = (
-                    (None if name is None else options.of(name)),
-                    {one.name for one in options.flags(name)},
-                )
+                one.check(values[one.name])
+            settings: list[Any] = [built(kind, values) for kind in groups]
+            if options is not None:
+                name, further = values[options.by], {flag: given[flag] for flag in given if flag not in known}
+                own = {one.name for one in options.flags(name)}
                 for flag, value in further.items():
                     if flag not in own and value is not None:
                         options.refuse_of_others(flag, name)
                         raise TypeError(f"unexpected flag {flag!r}")
-                chosen = {flag: value for flag, value in further.items() if flag in own}
-                settings.append(None if kind is None else kind(**chosen))
-            return settings, values[words[0].name] if words else ()
+                chosen = None if name is None else options.of(name)
+                settings.append(chosen and chosen(**{flag: further[flag] for flag in further if flag in own}))
+            return settings, next((values[one.name] for one in flags if one.many), ())
+
+        def build(*positional: Any, **named: Any) -> object:
+            """The settings alone, to check them before anything runs."""
+            return construct(bound(run, positional, named))
 
         @functools.wraps(function)
         def run(*positional: Any, **named: Any) -> None:
-            given = bound(run, signature, positional, named)
-            before = given_flags.set(frozenset({*given.arguments, *given.arguments.get("options", ())}))
+            given = bound(run, positional, named)
+            before = given_flags.set(frozenset(given))
             try:
-                settings, more = construct(given)
-                function(*settings, *more)
+                settings, words = construct(given)
+                function(*settings, *words)
             finally:
                 given_flags.reset(before)
 
-        # `build` makes the settings alone, to check them before anything runs
-        more = {"flags": tuple(flags), "options": options, "facets": facets, "__signature__": signature}
-        run.__dict__ |= more | {"build": lambda *args, **named: construct(bound(run, signature, args, named))}
+        _sign(run, flags, "options" if options else "")
+        run.__dict__ |= {"options": options, "facets": facets, "build": build}
         return run
 
     return decorate
 
 
-def _kind_of(flag: Flag) -> Any:
-    """How a flag stands in a signature."""
-    if flag.many:
-        return inspect.Parameter.VAR_POSITIONAL
-    return inspect.Parameter.POSITIONAL_OR_KEYWORD if flag.positional else inspect.Parameter.KEYWORD_ONLY
+def _sign(function: Stage, flags: Sequence[Flag], further: str) -> None:
+    """Give a function the flags of a stage, and the signature; `further` is the name of those that depend on another one."""
+    kinds = inspect.Parameter
+    parameters = []
+    for one in flags:
+        by_name = kinds.POSITIONAL_OR_KEYWORD if one.positional else kinds.KEYWORD_ONLY
+        kind = kinds.VAR_POSITIONAL if one.many else by_name
+        default = kinds.empty if one.default is REQUIRED else one.default
+        parameters.append(inspect.Parameter(one.name, kind, default=default, annotation=one.annotation))
+    parameters.sort(key=lambda one: one.kind)  # as Python wants it
+    order = [one.name for one in parameters]
+    parameters += [inspect.Parameter(further, kinds.VAR_KEYWORD)] if further else []
+    function.__dict__["flags"] = tuple(sorted(flags, key=lambda one: order.index(one.name)))
+    function.__dict__["__signature__"] = inspect.Signature(parameters, return_annotation=None)
 
 
 def built(kind: type[Built], values: Mapping[str, Any]) -> Built:
@@ -204,112 +197,65 @@ def recorded(
         prices: give the stage the flags --prices and --max_...; for those whose models may cost money.
         resumes: the same command resumes what was interrupted, without a flag.
     """
+    spending = {one.name: one for one in _SPENDING if prices}
 
     def decorate(function: Stage) -> Stage:
-        plain = inspect.signature(function)
-        missing = sorted(set(reads) - set(plain.parameters))
+        own = stage_flags(function)
+        missing = sorted(set(reads) - {one.name for one in own})
         if missing and getattr(function, "options", None) is None:
             raise TypeError(f"{name} has no flag {missing[0]!r}")
-        signature = _with_prices(plain) if prices else plain
 
         @functools.wraps(function)
         def stage(*positional: Any, **named: Any) -> None:
             from sweet_rl.runs.reading import load_prices
             from sweet_rl.runs.record import Record
 
-            was_typed = typed_here.get()
+            argv = list(sys.argv) if typed_here.get() else None
             typed_here.set(False)
-            given = bound(function, signature, positional, named)
-            explicit = dict(given.arguments)
-            call = inspect.BoundArguments(
-                plain, {name: value for name, value in explicit.items() if name in plain.parameters}
-            )
-            given.apply_defaults()
-            values = dict(given.arguments)
-            spending = {one.name: values.pop(one.name) for one in _SPENDING} if prices else {}
-            budget = Budget(**spending)
-            settings = _settings(function, plain, values)
+            given = bound(stage, positional, named)
+            settings = _settings(stage, given)
+            budget = Budget(**{flag: settings[flag] for flag in spending})
             # a server's model is not loaded here, whatever it is called
-            served = any(
-                settings.get(f"{role}base_url") is not None for role in ("", "agent_", "reflection_")
-            )
+            roles = ("", "agent_", "reflection_")
+            served = any(settings.get(f"{role}base_url") is not None for role in roles)
             parent = tracking.current()
-            record = Record(
+            with Record(
                 name,
-                settings | {flag: _plain(value) for flag, value in spending.items()},
-                command=_command(name, signature, explicit),
-                argv=list(sys.argv) if was_typed else None,
-                prices=load_prices(budget.prices) if budget.prices is not None else None,
+                settings,
+                command=_command(name, stage, given),
+                argv=argv,
+                prices=None if budget.prices is None else load_prices(budget.prices),
                 budget=budget,
                 parent=(os.environ.get(PARENT) or None) if parent is None else parent.id,
                 step=(os.environ.get(STEP) or None) if parent is None else None,
-            )
-            try:
-                with tracking.listening(record):
-                    tracking.reads("prices", budget.prices)
-                    for flag in reads:
-                        value = settings.get(flag)
-                        for source in value if isinstance(value, list) else (value,):
-                            if source == SMOLLM2 and flag != "env_model" and not served:
-                                model_path(source)  # refused before anything is written
-                            tracking.reads(flag, source)
-                    function(*call.args, **call.kwargs)
-            except BaseException as error:
-                refused = isinstance(error, (UsageError, DataError)) and not isinstance(error, NonFiniteError)
-                record.close(*_end(error), refused=refused)
-                raise
-            record.close("finished")
+            ):
+                tracking.reads("prices", budget.prices)
+                for flag in reads:
+                    value = settings.get(flag)
+                    for source in value if isinstance(value, list) else (value,):
+                        if source == SMOLLM2 and flag != "env_model" and not served:
+                            model_path(source)  # refused before anything is written
+                        tracking.reads(flag, source)
+                function(*positional, **{flag: named[flag] for flag in named if flag not in spending})
 
-        stage.__dict__ |= {"__signature__": signature, "__recorded__": name, "__resumes__": resumes}
-        if prices:
-            stage.__dict__["flags"] = (*getattr(function, "flags", ()), *_SPENDING)
+        kinds = inspect.signature(function).parameters.values()
+        further = next((one.name for one in kinds if one.kind is one.VAR_KEYWORD), "")
+        _sign(stage, (*own, *spending.values()), further)
+        stage.__dict__ |= {"__recorded__": name, "__resumes__": resumes}
         return stage
 
     return decorate
 
 
-def _settings(function: Stage, signature: inspect.Signature, values: Mapping[str, Any]) -> dict[str, Json]:
-    """Every flag with its value, from the arguments of a call."""
-    typed = _flat(signature, values)
-    return {flag: _plain(value) for flag, value in (with_defaults(function, typed) | typed).items()}
-
-
 def settings_of(function: Stage, positional: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Json]:
     """Every flag of a recorded stage with its value, as the record of a call with these arguments has them."""
-    signature = inspect.signature(function)
-    given = bound(function, signature, positional, named)
-    given.apply_defaults()
-    return _settings(function, signature, given.arguments)
+    return _settings(function, bound(function, positional, named))
 
 
-def _end(error: BaseException) -> tuple[str, str | None]:
-    """How a stage ended that ended with this: the status, and why."""
-    if isinstance(error, KeyboardInterrupt):
-        return "interrupted", None
-    if isinstance(error, SystemExit):
-        done = error.code in {None, 0}
-        return ("finished", None) if done else ("failed", f"exit status {error.code}")
-    words = str(error) if isinstance(error, SweetRLError) else f"{type(error).__name__}: {error}"
-    return "interrupted" if isinstance(error, BudgetSpent) else "failed", words[:2000]
-
-
-def _with_prices(signature: inspect.Signature) -> inspect.Signature:
-    flags = [
-        inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=one.annotation)
-        for one in _SPENDING
-    ]
-    before = [*signature.parameters.values()]
-    options = [before.pop()] if before and before[-1].kind is inspect.Parameter.VAR_KEYWORD else []
-    return signature.replace(parameters=[*before, *flags, *options])
-
-
-def _flat(signature: inspect.Signature, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by flag, with those that depend on another flag beside the rest."""
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        joined = signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD
-        flat |= value if joined else {name: value}
-    return flat
+def _settings(function: Stage, given: dict[str, Any]) -> dict[str, Json]:
+    words: dict[str, Any] = {one.name: () for one in stage_flags(function) if one.many}
+    found = with_defaults(function, given) | words | given
+    return {flag: _plain(value) for flag, value in found.items()}
 
 
 def _plain(value: Any) -> Json:
@@ -318,12 +264,12 @@ def _plain(value: Any) -> Json:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _command(name: str, signature: inspect.Signature, explicit: Mapping[str, Any]) -> str:
+def _command(name: str, function: Stage, given: Mapping[str, Any]) -> str:
     """A command line that calls the stage with these values."""
-    words = ["sweet-rl", *name.split()]
-    for flag, value in _flat(signature, explicit).items():
-        known = signature.parameters.get(flag)  # none: a flag that depends on another one
-        if known is not None and known.kind is inspect.Parameter.VAR_POSITIONAL:
+    flags, words = {one.name: one for one in stage_flags(function)}, ["sweet-rl", *name.split()]
+    for flag, value in given.items():
+        known = flags.get(flag)  # none: a flag that depends on another one
+        if known is not None and known.many:
             words += map(str, value)
         elif known is None or value != known.default:
             words += [f"--{flag}", str(value)]

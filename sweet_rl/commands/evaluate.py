@@ -188,7 +188,7 @@ class GradedFile:
         """Write all rows, at once or not at all, where any has changed."""
         if self._changed:
             started = time.monotonic()
-            tracking.changes(self.path)
+            tracking.writes(self.path, in_place=True)
             try:
                 self._stamp = replace_rows(self.path, self.rows, self._stamp)
             except UsageError:

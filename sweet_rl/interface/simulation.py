@@ -7,9 +7,9 @@ import contextvars
 import inspect
 import os
 import traceback
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -352,7 +352,8 @@ async def simulate(
     settings |= cast.human_settings() if named else {"env_model": name_of(human)}
     at_once = chosen.at_once(concurrency)
     found: dict[tuple[str, int], Trajectory] = {}
-    with _recorded(output_path, settings):
+    told = Record("simulate", settings, command=f"sweet_rl.simulate(output_path={str(output_path)!r}, ...)")
+    with nullcontext() if output_path is None else told:
         async with AsyncExitStack() as stack:
             path, todo, journal = None, episodes, None
             if output_path is not None:
@@ -450,19 +451,3 @@ def evaluate(world: World | str = "code", tasks: Tasks | None = None, **settings
 
 
 evaluate.__signature__ = inspect.signature(simulate).replace(return_annotation="Evaluated")  # type: ignore[attr-defined]
-
-
-@contextmanager
-def _recorded(path: str | Path | None, settings: Mapping[str, Json]) -> Iterator[None]:
-    """Keep the record of a run beside its file, from when that is opened."""
-    if path is None:
-        yield
-        return
-    record = Record("simulate", dict(settings), command=f"sweet_rl.simulate(output_path={str(path)!r}, ...)")
-    try:
-        with tracking.listening(record):
-            yield
-    except BaseException as error:
-        record.close("interrupted" if not isinstance(error, Exception) else "failed", str(error)[:2000])
-        raise
-    record.close("finished")

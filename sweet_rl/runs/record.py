@@ -16,14 +16,15 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from glob import escape
 from io import BufferedReader
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
+from sweet_rl import errors, tracking
 from sweet_rl.chat.formats import folder_of
-from sweet_rl.errors import BudgetSpent, StorageError, UsageError, first_line
 from sweet_rl.flags.shared import Budget
 from sweet_rl.openai_client import shown
 from sweet_rl.records import replace_file
@@ -44,8 +45,18 @@ _SECRET_NAMES: Final = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)S?$", re.IGNORECA
 _SECRET_FLAG: Final = re.compile(r"(--?(?:api[-_]key|token|password)[ =]+)[^\s\"'\\]+", re.IGNORECASE)
 
 
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """A file or a folder that the run writes."""
+
+    place: Path  # of the record
+    entry: dict[str, Json]  # what the record says of the output
+    before: bytes | None  # the record that was there
+    state: Json  # of the output then
+
+
 class Record:
-    """The state of a run's record; a listener of `sweet_rl.tracking`.
+    """Keeps the record of a run, which is the block that it is the context of; a listener of `sweet_rl.tracking`.
 
     Numbers that have steps of their own, such as losses, come by `logs`; those of a rollout are taken now and then.
     `settings` are all flags with their values, `command` would do the same, `argv` is what was typed; `parent` is the id of the
@@ -66,30 +77,30 @@ class Record:
     ) -> None:
         self.id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
         self.stage, self.settings, self.command = stage, dict(settings), command
-        self._prices, self._parent, self._budget = prices, parent, budget
-        self._step, self._flags = step, dict(settings)
+        self._prices, self._budget = prices, budget or Budget()
+        self._about: dict[str, Json] = {} if parent is None else {"parent": parent}
+        self._about |= {} if step is None else {"step": {"name": step, "flags": dict(settings)}}
         self._session: dict[str, Json] = {"started": now(), "command": command, "pid": os.getpid()}
         self._session |= {} if argv is None else {"argv": argv}
         self._begun, self._folder = time.monotonic(), str(_absolute(Path()))
         self._usage: list[Usage] = []
         self._inputs: list[dict[str, Json]] = []
         self._unread: list[tuple[dict[str, Json], Path, BufferedReader | None]] = []
-        self._outputs: dict[Path, dict[str, Json]] = {}
-        self._places: dict[Path, Path] = {}
-        self._before: dict[Path, tuple[bytes | None, Json]] = {}
+        self._outputs: dict[Path, _Output] = {}
         self._earlier: list[dict[str, Json]] = []
-        self._about: dict[str, Json] = {}
         self._writes_here = os.environ.get("RANK", "0") in {"", "0"}  # one process of a launcher
-        self._lock = threading.RLock()
-        self._ended = threading.Event()
+        self._lock, self._ended = threading.RLock(), threading.Event()
         self._keeper: threading.Thread | None = None
         self._progress: Progress | None = None
-        self._progress_begun, self._progress_took_s = time.monotonic(), 0.0
-        self._ticked: int | None = None
+        self._progress_begun, self._ticked = 0.0, 0
+        self._per_s: float | None = None  # units of this session per second; None before the first
         self._step_logged: int | None = None
         self._newest: dict[str, float] = {}
         self._destination = Destination()
         self._trackers: list[Tracker] = []
+        self._listening = tracking.listening(self)
+
+    # ---- what is asked of a run
 
     def uses(self, usage: Usage) -> None:
         """A model has been opened."""
@@ -98,10 +109,10 @@ class Record:
     def permits(self, model: str) -> None:
         """Whether the run may ask this model once more."""
         budget = self._budget
-        if budget is None or not (budget.max_cost or budget.max_requests or budget.max_total_tokens):
+        if not (budget.max_cost or budget.max_requests or budget.max_total_tokens):
             return
         if budget.max_cost and model and model not in (self._prices or {}):
-            raise UsageError(f"--max_cost needs the price of {model!r}: add it to {budget.prices}.")
+            raise errors.UsageError(f"--max_cost needs the price of {model!r}: add it to {budget.prices}.")
         used = [row for models in self.usage().values() for row in models.values()]
         tokens = sum((row["prompt_tokens"] or 0) + (row["completion_tokens"] or 0) for row in used)
         uncounted = any(row["replies_without_usage"] for row in used)
@@ -114,7 +125,7 @@ class Record:
             if (most := getattr(budget, name)) is not None and (value is None or value >= most):
                 why = "a server does not count its tokens, or a model has no price"
                 known = f"the run has used {value:,.6g}, with retries and earlier sessions. A larger one goes on from here"
-                raise BudgetSpent(f"Stopped by --{name} {most:g}: {why if value is None else known}.")
+                raise errors.BudgetSpent(f"Stopped by --{name} {most:g}: {why if value is None else known}.")
 
     def usage(self) -> dict[str, dict[str, Json]]:
         """Counters by role, then by model, of this session and those before it."""
@@ -134,18 +145,22 @@ class Record:
         earlier = [words for one in self._earlier for words in one.get("server_changes") or ()]
         return list(dict.fromkeys([*earlier, *here]))
 
+    # ---- its numbers
+
     def progresses(self, progress: Progress) -> None:
         """Work of known length begins; what was before it has its last numbers."""
         with self._lock:
             self._tick()
-            self._progress, self._progress_begun, self._ticked = progress, time.monotonic(), None
+            self._progress, self._progress_begun = progress, time.monotonic()
+            self._ticked, self._per_s = progress.first, None
 
     def logs(self, step: int, numbers: Mapping[str, float]) -> None:
         """Take the numbers of a step; what is no number is left out, and the step itself."""
         found = {name: float(value) for name, value in numbers.items() if isinstance(value, int | float)}
         found.pop("step", None)
         with self._lock:
-            self._keep_numbers(step, found)
+            self._step_logged = step
+            self._newest |= found
             self._track(step, found)
 
     def logs_to(self, destination: Destination) -> None:
@@ -158,22 +173,19 @@ class Record:
         progress = self._progress
         if progress is None or progress.done in {self._ticked, progress.first}:
             return
-        self._ticked, self._progress_took_s = progress.done, time.monotonic() - self._progress_begun
+        self._ticked, took_s = progress.done, time.monotonic() - self._progress_begun
+        self._per_s = (progress.done - progress.first) / max(took_s, 1e-9)
         numbers = dict(progress.numbers)
         if numbers:
-            self._keep_numbers(progress.done, numbers)
-        speed = self._per_s(progress)
-        numbers |= {f"{progress.unit}s_per_s": speed} if speed is not None else {}
+            self._step_logged = progress.done
+            self._newest |= numbers
+        numbers[f"{progress.unit}s_per_s"] = self._per_s
         numbers |= {"failed": progress.failed} if progress.failed else {}
         for role, models in summed(self._usage).items():
             for name in _COUNTED:
                 known = [row[name] for row in models.values() if row.get(name) is not None]
                 numbers |= {f"{role}.{name}": sum(known)} if any(known) else {}
         self._track(max(progress.done, self._step_logged or 0), numbers)
-
-    def _keep_numbers(self, step: int, numbers: Mapping[str, float]) -> None:
-        self._step_logged = step
-        self._newest |= numbers
 
     def _track(self, step: int, numbers: Mapping[str, float]) -> None:
         for tracker in list(self._trackers):
@@ -183,10 +195,7 @@ class Record:
                 self._trackers.remove(tracker)
                 _warn(tracker, error)
 
-    def _per_s(self, progress: Progress) -> float | None:
-        """Units of this session per second; None before the first."""
-        done = progress.done - progress.first
-        return done / max(self._progress_took_s, 1e-9) if done > 0 else None
+    # ---- what it reads and writes
 
     def sets(self, settings: Mapping[str, object]) -> None:
         """Add settings that no flag holds; a later value replaces an earlier one."""
@@ -202,7 +211,7 @@ class Record:
             entry: dict[str, Json] = {"flag": flag, "source": name.strip()}
             if not path.exists() and not re.search("[:/]", name):  # a word that is in the settings as well
                 continue
-            if any(known["source"] == entry["source"] and known["flag"] == flag for known in self._inputs):
+            if any(entry.items() <= known.items() for known in self._inputs):
                 continue
             self._inputs.append(entry)
             with suppress(OSError):
@@ -219,102 +228,45 @@ class Record:
                 if (maker := maker_of(path)) is not None:
                     entry["made_by"] = maker["id"]
 
-    def writes(self, path: Path, *, folder: bool, continues: bool) -> None:
+    def writes(self, path: Path, *, folder: bool, continues: bool, in_place: bool) -> None:
         """Start an output: from now on the record is beside it."""
         whole = _absolute(path)
+        place = place_of(whole, folder=folder)
+        entry: dict[str, Json] = {"path": str(path)}
+        if in_place:  # beside the record of the run that made it
+            place = whole.with_name(f"{whole.name}.{self.stage.replace(' ', '_')}.{RECORD}")
+            entry["changed_in_place"] = True
         with self._lock:
-            if self._has(whole):
+            if whole in self._outputs or any(o in whole.parents for o in self._outputs if o.is_dir()):
                 return
-            place = place_of(whole, folder=folder)
             old = read_record(place)
             if continues and old is not None:
                 self._go_on(old)
-            self._begin(whole, place, {"path": str(path)}, folder=folder)
-
-    def changes(self, path: Path) -> None:
-        """A file is changed in place: the record is beside that of the run that made it."""
-        whole = _absolute(path)
-        with self._lock:
-            if not self._has(whole):
-                place = whole.with_name(f"{whole.name}.{self.stage.replace(' ', '_')}.{RECORD}")
-                self._begin(whole, place, {"path": str(path), "changed_in_place": True})
-
-    def _has(self, whole: Path) -> bool:
-        return whole in self._places or any(own in whole.parents for own in self._places if own.is_dir())
-
-    def _begin(self, whole: Path, place: Path, entry: dict[str, Json], *, folder: bool = False) -> None:
-        old = read_record(place)
-        self._before[whole] = (place.read_bytes() if place.is_file() else None, _state_of(whole))
-        if folder:
-            whole.mkdir(parents=True, exist_ok=True)
-        if old is not None and old["id"] != self.id:
-            self._about["replaces"] = old["id"]
-        self._places[whole], self._outputs[whole] = place, entry
-        if not self._writes_here:
-            return
-        for torn in place.parent.glob(f".{escape(place.name)}.*.tmp"):  # of a run that was killed
-            torn.unlink(missing_ok=True)
-        if self._keeper is None:  # the first output: trackers are beside it, or in it where it is a folder
-            self._trackers = open_trackers(
-                self._destination,
-                folder=place.with_name(place.name.removesuffix(RECORD) + "tensorboard"),
-                run=self.id,
-                stage=self.stage,
-                continues=bool(self._earlier),
-                config=json.loads(self._shown(self.settings)),
-            )
-        self._save()
-        if self._keeper is None:
-            self._keeper = threading.Thread(target=self._keep, daemon=True, name="run record")
-            self._keeper.start()
-
-    def close(self, status: str, error: str | None = None, *, refused: bool = False) -> None:
-        """The run is over; one that was refused and has made nothing leaves the records that were there."""
-        self._ended.set()
-        if self._keeper is not None and status == "finished":
-            self._keeper.join()
-        if status == "finished" and self._places and self._writes_here:
-            self._digest_inputs()
-        while self._unread:
-            if (file := self._unread.pop()[2]) is not None:
-                file.close()
-        with self._lock:
-            self._tick()
-            open_ones, self._trackers = self._trackers, []
-            for tracker in open_ones:
-                try:
-                    tracker.close()
-                except Exception as problem:  # noqa: BLE001 - the run itself is whole
-                    _warn(tracker, problem)
-        if not self._places or not self._writes_here:
-            return
-        with self._lock:
-            self._session |= {"finished": now(), "status": status} | ({"error": error} if error else {})
-            idle = refused and not summed(self._usage)
-            if idle and all(_state_of(path) == self._before[path][1] for path in self._places):
-                for path, place in self._places.items():
-                    before, state = self._before[path]
-                    if before is not None:
-                        replace_file(place, [before])
-                        continue
-                    place.unlink(missing_ok=True)
-                    with suppress(OSError):
-                        if state is None:
-                            path.rmdir()
+            before = place.read_bytes() if place.is_file() else None
+            self._outputs[whole] = _Output(place, entry, before, _state_of(whole))
+            if folder:
+                whole.mkdir(parents=True, exist_ok=True)
+            if old is not None and old["id"] != self.id:
+                self._about["replaces"] = old["id"]
+            if not self._writes_here:
                 return
-            for path, place in list(self._places.items()):
-                if not path.exists():  # nothing came of it
-                    del self._places[path], self._outputs[path]
-                    with suppress(OSError):
-                        place.unlink()
-            for path, entry in self._outputs.items():
-                with suppress(OSError):
-                    entry.update(digest_of(path))
-            try:
-                self._save()
-            except StorageError:
-                if status == "finished":
-                    raise
+            for torn in place.parent.glob(f".{escape(place.name)}.*.tmp"):  # of a run that was killed
+                torn.unlink(missing_ok=True)
+            if (
+                self._keeper is None
+            ):  # the first output: trackers are beside it, or in it where it is a folder
+                self._trackers = open_trackers(
+                    self._destination,
+                    folder=place.with_name(place.name.removesuffix(RECORD) + "tensorboard"),
+                    run=self.id,
+                    stage=self.stage,
+                    continues=bool(self._earlier),
+                    config=json.loads(self._shown(self.settings)),
+                )
+            self._save()
+            if self._keeper is None:
+                self._keeper = threading.Thread(target=self._keep, daemon=True, name="run record")
+                self._keeper.start()
 
     def _go_on(self, old: dict[str, Json]) -> None:
         """This session continues an earlier run; of several, the one whose output was named first."""
@@ -326,7 +278,7 @@ class Record:
         self.id = old["id"]
         names = ("replaces", "parent", "continues")
         self._about |= {name: old[name] for name in names if name in old}
-        self._about["started"] = old.get("started")
+        self._about["started"] = old.get("started") or self._session["started"]
         *before, last = old["sessions"] or [{}]
         if last.get("status") == "running":
             last |= {"status": "interrupted", "noticed": now()}
@@ -340,7 +292,7 @@ class Record:
         self._digest_inputs()
         while not self._ended.wait(wait_s):
             wait_s = _EVERY_S
-            with suppress(StorageError), self._lock:
+            with suppress(errors.StorageError), self._lock:
                 if not self._ended.is_set():
                     self._tick()
                     self._save()
@@ -356,74 +308,116 @@ class Record:
                 with self._lock:
                     entry.update(found)
 
+    # ---- its beginning and its end
+
+    def __enter__(self) -> Self:
+        self._listening.__enter__()
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        self._listening.__exit__(None, None, None)
+        status, why = _end(error)
+        self._ended.set()
+        if status == "finished" and self._keeper is not None:
+            self._keeper.join()
+            self._digest_inputs()
+        while self._unread:
+            if (file := self._unread.pop()[2]) is not None:
+                file.close()
+        with self._lock:
+            self._tick()
+            open_ones, self._trackers = self._trackers, []
+            for tracker in open_ones:
+                try:
+                    tracker.close()
+                except Exception as problem:  # noqa: BLE001 - the run itself is whole
+                    _warn(tracker, problem)
+            if self._outputs and self._writes_here and not self._was_refused(error):
+                self._session |= {"finished": now(), "status": status} | ({"error": why} if why else {})
+                for path, output in list(self._outputs.items()):
+                    with suppress(OSError):
+                        if path.exists():
+                            output.entry.update(digest_of(path))
+                        else:  # nothing came of it
+                            del self._outputs[path]
+                            output.place.unlink()
+                try:
+                    self._save()
+                except errors.StorageError:
+                    if status == "finished":
+                        raise
+
+    def _was_refused(self, error: BaseException | None) -> bool:
+        """Whether the run was refused and has made nothing; then the records that were there are put back."""
+        refused = isinstance(error, (errors.UsageError, errors.DataError))
+        if not refused or isinstance(error, errors.NonFiniteError) or summed(self._usage):
+            return False
+        if any(_state_of(path) != output.state for path, output in self._outputs.items()):
+            return False
+        for path, output in self._outputs.items():
+            if output.before is not None:
+                replace_file(output.place, [output.before])
+                continue
+            output.place.unlink(missing_ok=True)
+            if output.state is None:
+                with suppress(OSError):
+                    path.rmdir()
+        return True
+
+    # ---- its text
+
     def _now(self) -> dict[str, Json]:
         """What a record says of its last session beside `sessions`."""
-        seeds = {name: value for name, value in self.settings.items() if name in {"seed", "seeds"}}
         gpus = facts.gpus()
         return {
             "stage": self.stage,
             "settings": self.settings,
-            "seeds": seeds,
+            "seeds": {name: self.settings[name] for name in ("seed", "seeds") if name in self.settings},
             "inputs": self._inputs,
             "versions": facts.versions(),
             "library": facts.library(),
             "machine": facts.machine() | ({"gpus": gpus} if gpus else {}),
         }
 
-    def _content(self) -> dict[str, Json]:
+    def _save(self) -> None:
         session: dict[str, Json] = {"status": "running"} | self._session
-        session["wall_s"] = round(time.monotonic() - self._begun, 2)
-        session["usage"] = summed(self._usage)
+        session |= {"wall_s": round(time.monotonic() - self._begun, 2), "usage": summed(self._usage)}
         if changes := self.server_changes():
             session["server_changes"] = changes
         sessions = [*self._earlier, session]
+        outputs = [output.entry for output in self._outputs.values()]
         content: dict[str, Json] = {
             "format": FORMAT,
             "id": self.id,
             "stage": self.stage,
             "status": session["status"],
-            "started": self._about.get("started") or session["started"],
+            "started": session["started"],
             "updated": now(),
             "finished": session.get("finished"),
             "wall_s": round(sum(one.get("wall_s") or 0.0 for one in sessions), 2),
             "command": session["command"],
-            "outputs": sorted(self._outputs.values(), key=lambda entry: "changed_in_place" in entry),
+            "outputs": sorted(outputs, key=lambda entry: "changed_in_place" in entry),
             "usage": self.usage(),
         }
-        processes = os.environ.get("WORLD_SIZE", "1")
-        known = {
-            "server_changes": changes or None,
-            "cost": self.cost(),
-            "parent": self._parent,
-            "step": None if self._step is None else {"name": self._step, "flags": self._flags},
-            "processes": None if processes == "1" else int(processes),
-        }
-        content |= {name: value for name, value in known.items() if value is not None}
+        if changes:
+            content["server_changes"] = changes
+        if (cost := self.cost()) is not None:
+            content["cost"] = cost
+        if (processes := os.environ.get("WORLD_SIZE", "1")) != "1":
+            content["processes"] = int(processes)
         if (progress := self._progress) is not None:
-            speed = self._per_s(progress)
             content["progress"] = {
-                "unit": progress.unit,
-                "done": progress.done,
-                "total": progress.total,
-                "failed": progress.failed,
-                "phase": progress.phase,
-                "per_s": None if speed is None else float(f"{speed:.4g}"),
-            }
+                name: getattr(progress, name) for name in ("unit", "done", "total", "failed", "phase")
+            } | {"per_s": None if self._per_s is None else float(f"{self._per_s:.4g}")}
         if self._newest:
             finite = {name: value if math.isfinite(value) else None for name, value in self._newest.items()}
             content["numbers"] = {"step": self._step_logged, **finite}
         content |= self._about | self._now()
-        if "error" in session:
-            content["error"] = session["error"]
-        return content | {"folder": self._folder, "sessions": sessions}
-
-    def _save(self) -> None:
-        if not self._writes_here:
-            return
-        text = self._shown(self._content(), indent=1)
-        for path, place in self._places.items():
-            if place.name != RECORD or path.is_dir():  # a folder that was taken away stays away
-                replace_file(place, [text.encode("utf-8", "backslashreplace"), b"\n"])
+        content |= {"error": session["error"]} if "error" in session else {}
+        text = self._shown(content | {"folder": self._folder, "sessions": sessions}, indent=1)
+        for path, output in self._outputs.items():
+            if output.place.name != RECORD or path.is_dir():  # a folder that was taken away stays away
+                replace_file(output.place, [text.encode("utf-8", "backslashreplace"), b"\n"])
 
     def _shown(self, content: Mapping[str, Json], indent: int | None = None) -> str:
         """As JSON without secrets."""
@@ -437,8 +431,22 @@ class Record:
         return without_secrets(text, keys)
 
 
+def _end(error: BaseException | None) -> tuple[str, str | None]:
+    """How a run ended that ended with this: the status, and why."""
+    match error:
+        case None | SystemExit(code=None | 0):
+            return "finished", None
+        case SystemExit():
+            return "failed", f"exit status {error.code}"
+        case Exception():
+            known = isinstance(error, errors.SweetRLError)
+            words = str(error) if known else f"{type(error).__name__}: {error}"
+            return "interrupted" if isinstance(error, errors.BudgetSpent) else "failed", words[:2000]
+    return "interrupted", None  # Ctrl-C, or a task that was cancelled
+
+
 def _warn(tracker: Tracker, error: Exception) -> None:
-    name, why = type(tracker).__name__, first_line(error)
+    name, why = type(tracker).__name__, errors.first_line(error)
     print(f"{name} has failed and gets no more numbers: {why} The run goes on.", file=sys.stderr)
 
 

@@ -288,7 +288,7 @@ def test_a_broken_table_of_prices_is_refused_before_the_stage_runs(place, tmp_pa
 def test_a_file_changed_in_place_has_the_makers_record_and_the_changers(place, tmp_path):
     @recorded("reflect grade")
     def grade(error: bool = False) -> None:
-        tracking.changes("out.jsonl")
+        tracking.writes("out.jsonl", in_place=True)
         (tmp_path / "out.jsonl").write_text("graded")
         if error:
             raise UsageError("in between")
