@@ -24,7 +24,7 @@ from sweet_rl.flags import REQUIRED, Flag
 from sweet_rl.openai_client import shown
 
 COMMANDS = {
-    "run": "pipelines.run: Run a pipeline of stages from a YAML file; skip what is done, resume where it stopped.",
+    "run": "pipelines.pipeline: Run a pipeline of stages from a YAML file; skip what is done, resume where it stopped.",
     "eval": "commands.eval: Evaluate an agent in one command: play the tasks, grade, report; retries, costs, intervals.",
     "compare": "commands.runs: Compare runs task by task: differences with intervals, what only one solves.",
     "simulate_interactions": "commands.simulate_interactions: Let an agent and a simulated human talk over tasks; write the trajectories.",

@@ -1,21 +1,26 @@
-"""Files of pipelines: YAML laid over other YAML, with the references of OmegaConf, and the steps it describes.
+"""Files of pipelines: YAML laid over other YAML, with the references of OmegaConf, the steps it describes, and their run.
 
 Every flag of every stage is checked before anything runs; an error names file, line, stage and flag.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 import shlex
-from collections.abc import Callable, Iterable
+import shutil
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from sweet_rl.cli import parse
 from sweet_rl.cli.main import COMMANDS, stages
 from sweet_rl.cli.parse import joined_flags, stage_flags, values_of
+from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import SweetRLError, UsageError, first_line, missing_package, no_such, suggestion
+from sweet_rl.flags import REQUIRED, flag, listed
+from sweet_rl.flags.shared import Jobs
 from sweet_rl.pipelines.steps import COPY, Step, function_of
 from sweet_rl.records import check_yaml
 
@@ -290,12 +295,12 @@ class _Round:
         known = {each: one.name for one in flags for each in one.names}
         many = next((one.name for one in flags if one.many), None)
         words, texts = list[str](), dict[str, str]()
-        for flag, value in self.flags[name].items():
+        for given, value in self.flags[name].items():
             parts = value if isinstance(value, list) else [value]
-            if known.get(flag, flag) == many:
+            if known.get(given, given) == many:
                 words += parts
             elif value is not None:
-                texts[known.get(flag, flag)] = ",".join(parts)
+                texts[known.get(given, given)] = ",".join(parts)
         if "save_path" in texts and "ckpt_path" in known and "ckpt_path" not in self.flags[name]:
             texts["ckpt_path"] = f"{texts['save_path']}.checkpoints"
         try:  # further flags, as on a command line, and the words that begin it
@@ -310,8 +315,8 @@ class _Round:
             typed = parse.read(function, rewrite(arguments))
             values = values_of(function, typed)
             single = {one.name: one for one in (*flags, *joined_flags(function, values))}
-            for flag, value in values.items():
-                single[flag].check(value)
+            for given, value in values.items():
+                single[given].check(value)
             if settings := getattr(function, "build", None):
                 settings(**values)
         except SweetRLError as error:  # with the line of the flag that it is about, or else of the stage
@@ -330,3 +335,88 @@ class _Round:
             needs.add(self._full[one])
         front, values = parse.in_front(function, typed.words, values)
         return Step(self._full[name], run, front, values, tuple(sorted(needs)), tuple(launcher))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFlags(Jobs):
+    """What is run."""
+
+    file: str = flag(
+        REQUIRED,
+        "the pipeline: a YAML file (docs/pipelines.md); of several, with commas, a later one is laid over the others.",
+    )
+    dry_run: bool = flag(
+        False,
+        "run nothing: show every stage's command, whether it would run and why, and about what it takes.",
+    )
+    only: str = flag("", "run these stages alone; names with commas between them.")
+    until: str = flag("", "stop after these stages: they are run, with all that they need.")
+    preflight: Literal["yes", "only", "no"] = flag(
+        "yes",
+        "look first whether the stages to run have what they need; only: and run nothing; no: begin at once.",
+    )
+
+
+@recorded("run", reads=("file",))
+@stage("file", defaults={"jobs": 1}, helps={"jobs": "stages at once, where they do not need each other."})
+def run(flags: RunFlags, /, *set: str) -> None:
+    """Run a pipeline: stages of a YAML file, each once, skipping what is done; it resumes where it stopped.
+
+    A stage is done if its last run ended well, with the settings that it has now, and its inputs are the same
+    files (by digest). A changed setting or input runs the stage again, and what depends on it; what it made before
+    is moved aside. Nothing else is kept than the records (run.json) that every stage writes.
+
+    sweet-rl run configs/sweet/embedded.yaml
+    sweet-rl run configs/sweet/llama8b.yaml --dry_run --set values.human_host=gpu7 --set folder=outputs/mine
+
+    Args:
+        set: --set NAME=VALUE gives a value of the file another one: values.model=/models/mine, folder=outputs/run2, iterations=2, stages.critic.with.beta=0.2.
+    """
+    from sweet_rl.pipelines.preflight import look  # late, for a quick --help
+    from sweet_rl.pipelines.running import plan, run_steps
+
+    tree = functools.reduce(laid_over, map(read_file, listed(flags.file)))
+    for setting in set:
+        override(tree, setting)
+    pipeline = build(tree)
+    if flags.only and flags.until:
+        raise UsageError("--only and --until exclude each other.")
+    steps = pipeline.chosen(only=listed(flags.only), until=listed(flags.until))
+    to_run, lines = plan(steps, pipeline.folder)
+    if flags.dry_run:
+        print(*lines, sep="\n")
+        return
+    if flags.preflight != "no" and to_run:
+        wrong = 0
+        for finding in look(to_run, pipeline.folder, pipeline.steps):
+            print(finding, flush=True)
+            wrong += finding.level == "WRONG"
+        if wrong:
+            raise UsageError(
+                f"The run lacks {wrong} of the things that it needs (see above); nothing was started. "
+                "--preflight no starts without them."
+            )
+    if flags.preflight == "only":
+        return
+    alone = shutil.which("nvidia-smi") is None and not any(step.launcher for step in steps)
+    run_steps(steps, pipeline.folder, jobs=flags.jobs, fresh=not alone)
+    print(f"Done: {len(steps)} stages; what they made is in {pipeline.folder}")
+
+
+def _sets(arguments: Sequence[str]) -> list[str]:
+    """`--set NAME=VALUE`, as often as it is given, moved behind all other words."""
+    rest, settings, left = list[str](), list[str](), list(arguments)
+    while left:
+        word = left.pop(0)
+        if word == "--set" and not left:
+            raise UsageError("--set needs NAME=VALUE.")
+        if word == "--set" or word.startswith("--set="):
+            settings.append(left.pop(0) if word == "--set" else word.removeprefix("--set="))
+        else:
+            rest.append(word)
+    if settings and rest and rest[-1].replace("-", "_") == "__dry_run":
+        rest[-1] += "=true"  # what follows is not its value
+    return [*rest, *settings]
+
+
+run.rewrite_arguments = _sets  # type: ignore[attr-defined]
