@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sweet_rl.errors import ServiceError, UsageError
-from sweet_rl.pipelines.run import run
+from sweet_rl.pipelines.pipeline import run
 from sweet_rl.pipelines.running import run_steps
 from sweet_rl.pipelines.steps import Step, in_rounds
 from tests.conftest import ROOT, ran
