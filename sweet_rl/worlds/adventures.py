@@ -14,7 +14,6 @@ from sweet_rl.chat.formats import LastObservation
 from sweet_rl.contracts import Policy
 from sweet_rl.errors import UsageError
 from sweet_rl.policies.scripted import ScriptedPolicy
-from sweet_rl.prompts import load_prompt
 from sweet_rl.types import Compat, Message, Observation, StepResult, StopReason, Task, derive_seed
 from sweet_rl.worlds.base import World, no_agent
 from sweet_rl.worlds.options import AgentRequest
@@ -190,6 +189,7 @@ class Adventure(World):
     """A text adventure; subclasses write `rows`, `open` and `routes`."""
 
     max_turns = 50
+    agent_prompt = "llm_agent_adventure_prompt"
     agents: ClassVar = {"walkthrough": {}, "random": {}}
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
@@ -203,9 +203,6 @@ class Adventure(World):
     async def routes(self, wanted: AgentRequest) -> Mapping[str, Sequence[str]]:
         """The way through every task, by its id."""
         raise NotImplementedError
-
-    def system_prompt(self) -> str:
-        return load_prompt("llm_agent_adventure_prompt.txt")
 
     def transcript(self) -> LastObservation:
         """The game's last message: each one has the whole state."""

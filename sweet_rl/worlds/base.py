@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sweet_rl.chat.formats import ChatFormat, WholeTranscript
 from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import UsageError, no_such
 from sweet_rl.flags import flags_of as settings_flags
+from sweet_rl.prompts import load_prompt
 from sweet_rl.types import Json, Task
 from sweet_rl.worlds.options import (
     COMMON,
@@ -50,6 +51,7 @@ class World:
         scores: what the reward of an episode says, and who gives it.
         learning: how agents learn in it by choosing labels.
         archer: how a policy learns in it online.
+        agent_prompt: the packaged instructions of a model that plays; empty where there are none.
         player_rules: instructions for a person who plays; `{turns}` is the limit.
         stages: stages of its own, by what is typed behind `sweet-rl`.
     """
@@ -62,6 +64,7 @@ class World:
     scores: ClassVar[Scores] = Scores()
     learning: ClassVar[Learning] = Learning()
     archer: ClassVar[Archer] = Archer()
+    agent_prompt: ClassVar[str] = ""
     player_rules: ClassVar[str] = "You have {turns} turns."
     stages: ClassVar[Mapping[str, StageEntry]] = {}
 
@@ -101,7 +104,7 @@ class World:
 
     def system_prompt(self) -> str:
         """The instructions of a model that plays, before everything else; empty where there are none."""
-        return ""
+        return load_prompt(self.agent_prompt) if self.agent_prompt else ""
 
     def transcript(self) -> ChatFormat:
         """How an episode looks to a model that reads plain text: all messages, a line each."""
@@ -128,6 +131,12 @@ class World:
             return told
         least = self.scores.success_return
         return None if least is None else reward > least
+
+
+def rules_of(world: World, options: Options, *own: str) -> dict[str, Any]:
+    """What an episode is made with: agent turns at most, `compat`, and these options where they have them."""
+    rules = {name: getattr(options, name) for name in own if hasattr(options, name)}
+    return {"max_turns": world.turns(options), "compat": options.compat} | rules
 
 
 def tasks_in(world: World, source: str) -> list[Task]:

@@ -14,12 +14,12 @@ from sweet_rl.records import task_from_row
 from sweet_rl.reflect_data.teachers import EmbeddedTeacher
 from sweet_rl.tracking import is_record
 from sweet_rl.worlds import load_tasks
+from sweet_rl.worlds.auto_explore.data_tasks import make_repositories
 from sweet_rl.worlds.auto_explore.data_texts import ExploreTalk
 from sweet_rl.worlds.auto_explore.game import ExploreGame
 from sweet_rl.worlds.auto_explore.options import ACTION_HEAD
 from sweet_rl.worlds.auto_explore.repositories import Library, index_of, is_allowed, optimal_path
 from sweet_rl.worlds.auto_explore.sandbox import PIECES
-from sweet_rl.worlds.auto_explore.stages import make_repositories
 from sweet_rl.worlds.auto_explore.tasks import explore_tasks, load_dataset
 
 NAMES = repository_names(20, seed=5)

@@ -8,10 +8,9 @@ from dataclasses import replace
 from typing import ClassVar, Final
 
 from sweet_rl.contracts import Policy
-from sweet_rl.prompts import load_prompt
 from sweet_rl.text_game import TextGame
 from sweet_rl.worlds.auto_explore.options import ACTION_HEAD, STAGES, ExploreLearning, ExploreOptions
-from sweet_rl.worlds.base import Rows, no_agent
+from sweet_rl.worlds.base import Rows, no_agent, rules_of
 from sweet_rl.worlds.options import AgentRequest, Learning, Level, LevelRequest, Options, TaskLists
 from sweet_rl.worlds.text_games import TextGameWorld
 
@@ -61,6 +60,7 @@ class AutoExplore(TextGameWorld):
     tasks = TaskLists("auto-explore:train", "auto-explore:test")
     agents: ClassVar = {"planner": {}, "wanderer": {}}
     learning = Learning(head=ACTION_HEAD, options=ExploreLearning, levels=levels, prepared=prepared)
+    agent_prompt = "llm_agent_explore_prompt"
     player_rules = (
         "Find the file that answers the question: type the label of a command. `cd` goes to a "
         "folder, `cat` shows a file, `id` hands it in and ends the game. You have {turns} commands."
@@ -72,29 +72,17 @@ class AutoExplore(TextGameWorld):
 
         return explore_tasks(where)
 
-    def system_prompt(self) -> str:
-        return load_prompt("llm_agent_explore_prompt.txt")
-
     @contextmanager
     def games(self, options: Options) -> Iterator[Callable[[], TextGame]]:
         from sweet_rl.worlds.auto_explore.game import ExploreGame
         from sweet_rl.worlds.auto_explore.repositories import Library
 
-        explore = options if isinstance(options, ExploreOptions) else ExploreOptions()
-        learning = options if isinstance(options, ExploreLearning) else ExploreLearning()
-        library = Library(explore.place)
-        yield lambda: ExploreGame(
-            library,
-            max_turns=self.turns(options),
-            leaveout_prob=explore.leaveout_prob,
-            shuffle_action=explore.shuffle_action,
-            easy=learning.easy,
-            first_step=learning.first_step,
-            compat=options.compat,
-        )
+        library = Library(getattr(options, "place", None))
+        rules = rules_of(self, options, "leaveout_prob", "shuffle_action", "easy", "first_step")
+        yield lambda: ExploreGame(library, **rules)
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
-        from sweet_rl.worlds.auto_explore.tasks import PlanningExplorer, Wanderer
+        from sweet_rl.worlds.auto_explore.game import PlanningExplorer, Wanderer
 
         if wanted.name == "wanderer":
             return Wanderer(system_prompt=wanted.system_prompt)

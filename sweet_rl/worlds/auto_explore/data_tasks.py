@@ -1,5 +1,5 @@
-"""Tasks of AutoExplore, made: repositories without what is not fit to be explored, a teacher's questions about their files,
-these without unanswerable ones and duplicates, divided into parts.
+"""Where AutoExplore's tasks come from: repositories without what is not fit to be explored, and a teacher's questions
+about their files.
 
 Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore, #deviations.
 """
@@ -11,68 +11,114 @@ import random
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from itertools import accumulate, takewhile
-from pathlib import Path, PurePosixPath
-from typing import Any, Final, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from sweet_rl import tracking
+from sweet_rl import openai_client, tracking
+from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import StorageError, UsageError
-from sweet_rl.openai_client import RequestFailed
+from sweet_rl.flags import REQUIRED, flag
+from sweet_rl.flags.shared import Compatible, OutputDir, Overwriting, Quiet, Seeded
 from sweet_rl.prompts import fill, load_prompt, packaged_text
-from sweet_rl.reflect_data.jobs import Done, Job
-from sweet_rl.reflect_data.teachers import Asked, Teacher
-from sweet_rl.reflect_data.texts import write_list
+from sweet_rl.reflect_data.texts import Output, TeacherFlags, teacher_stage, write_list
 from sweet_rl.types import Compat, Failure, Json, Message, derive_seed
-from sweet_rl.worlds.auto_explore.repositories import (
-    is_allowed,
-    kind_of,
-    optimal_path,
-    read_file,
-    scan,
-    split_command,
-    unwrap,
-    wrap,
+from sweet_rl.worlds.auto_explore.options import Repositories
+from sweet_rl.worlds.auto_explore.repositories import is_allowed, kind_of, optimal_path, read_file, scan
+from sweet_rl.worlds.auto_explore.tasks import ALL_QUESTIONS
+
+if TYPE_CHECKING:
+    from sweet_rl.reflect_data.jobs import Done, Job
+    from sweet_rl.reflect_data.teachers import Teacher
+
+
+@dataclass(frozen=True, kw_only=True)
+class MakeRepositoriesFlags(OutputDir, Seeded, Overwriting):
+    """The flags of this stage."""
+
+    num: int = flag(40, "how many repositories.", at_least=1)
+    hops: int = flag(
+        1,
+        "how hard they are: 1: names of folders and files lead to an answer; 2: a file says who keeps a thing, and where (topic, then owner, then file).",
+        at_least=1,
+        at_most=2,
+    )
+
+
+@recorded("reflect make_repositories")
+@stage(
+    defaults={"output_dir": "data/auto_explore"},
+    helps={"output_dir": "the folder to write to.", "seed": "another one makes other repositories."},
 )
-from sweet_rl.worlds.auto_explore.tasks import why_unplayable
+def make_repositories(flags: MakeRepositoriesFlags, /) -> None:
+    """Write small made repositories to explore, and task records that ask about their files.
 
-_WORDS: Final = ("LICENSE", "Makefile", "conf.py", "artwork", "requirements", "tests", "examples")
-"""A name that holds one of them, at any place, is left out. The published list has "ci" as well."""
+    Of four kinds: libraries, services, analyses of data, installations; each a dozen files at depths
+    0 to 2, with about 20 questions that exactly one file answers. In the folder appear repos/, which
+    filter_repo and gen_task take as any other, and made_tasks.json, which filter_task takes, so that nothing
+    needs a download or a model. The same seed writes the same bytes.
+    """
+    write = import_module("sweet_rl.mini.repositories").write_repositories
+    tasks = write(
+        flags.output_dir, num=flags.num, seed=flags.seed, hops=flags.hops, overwrite=flags.overwrite
+    )
+    print(
+        f"{flags.num} repositories are in {flags.output_dir}/repos, {tasks} tasks about them in "
+        f"{flags.output_dir}/made_tasks.json"
+    )
 
 
-def to_copy(source: Path, target: Path) -> list[Path]:
-    """The folders of `source` that are repositories: no links, nothing hidden."""
+@dataclass(frozen=True, kw_only=True)
+class FilterRepoFlags(Repositories, Output, Overwriting, Compatible):
+    """The flags of this stage."""
+
+
+@recorded("reflect filter_repo", reads=("repo_dir",))
+@stage(
+    "repo_dir",
+    defaults={"repo_dir": REQUIRED, "output": "data/auto_explore/repos_filtered"},
+    helps={
+        "repo_dir": "a folder whose sub-folders are repositories.",
+        "output": "where the copies go.",
+        "compat": 'fixed, or published: the rules by which "ci" anywhere in a name drops it (pricing.py, social/).',
+    },
+)
+def filter_repo(flags: FilterRepoFlags, /) -> None:
+    """Copy what may be shown of every repository in a folder.
+
+    Left out are hidden entries, licences, tests and examples, names that are not ASCII, and files that are no
+    readable text with a known suffix. Links are never followed. Loose files in the folder stay behind.
+    """
+    source, target = Path(flags.repo_dir), Path(flags.output)
     if not source.is_dir():
         raise UsageError(f"There is no folder {str(source)!r}. --repo_dir names a folder of repositories.")
-    found = [
+    repositories = [
         one
         for one in sorted(source.iterdir())
         if one.is_dir() and not one.is_symlink() and one.name[0] != "."
     ]
-    for entry in found:
+    for entry in repositories:
         if target.resolve().is_relative_to(entry.resolve()):
             raise UsageError(f"The copies would go into {str(entry)!r}, which is being copied.")
-    return found
-
-
-def filter_repositories(
-    source: Path, target: Path, *, compat: Compat = "fixed"
-) -> tuple[int, int, Counter[str]]:
-    """Copy the suitable files of every sub-folder; how many repositories and files, and how many entries were
-    left out, by reason. Links and special files are never followed; there is no recursion: a tree may be
-    deeper than Python's stack."""
-    repositories = to_copy(source, target)
+    copies = [copy for one in repositories if (copy := target / one.name).exists()]
+    if copies and not flags.overwrite:
+        raise UsageError(f"{str(copies[0])!r} exists; pass --overwrite or choose another --output.")
+    for copy in copies if target.resolve() != source.resolve() else ():
+        shutil.rmtree(copy)  # what is left out now would stay from then
     tracking.writes(target)  # beside it: a file in there could be taken for a repository
     files, left_out = 0, Counter[str]()
     waiting = [(entry, target / entry.name) for entry in repositories]
-    while waiting:
+    while waiting:  # there is no recursion: a tree may be deeper than Python's stack
         folder, copy = waiting.pop()
         try:
             copy.mkdir(parents=True, exist_ok=True)
             for here in sorted(folder.iterdir()):
                 there = copy / here.name
-                if reason := why_left_out(here, compat=compat):
+                if reason := why_left_out(here, compat=flags.compat):
                     left_out[reason] += 1
                 elif here.is_dir():
                     waiting.append((here, there))
@@ -81,7 +127,13 @@ def filter_repositories(
                     files += 1
         except OSError as error:
             raise StorageError(f"Cannot copy {str(folder)!r} to {str(copy)!r}: {error.strerror}.") from error
-    return len(repositories), files, left_out
+    print(f"{len(repositories)} repositories with {files} files are in {flags.output}")
+    if left_out:
+        print(f"Left out: {', '.join(f'{count} {reason}' for reason, count in left_out.most_common())}")
+
+
+_LEFT_OUT: Final = ("LICENSE", "Makefile", "conf.py", "artwork", "requirements", "tests", "examples")
+"""A name that holds one of them, at any place, is left out. The published list has "ci" as well."""
 
 
 def why_left_out(path: Path, *, compat: Compat = "fixed") -> str:
@@ -91,7 +143,7 @@ def why_left_out(path: Path, *, compat: Compat = "fixed") -> str:
     if name.startswith((".", "_")):
         return "hidden"
     has_ci = "ci" in name if compat == "published" else re.search(r"(?<![A-Za-z0-9])ci(?![A-Za-z0-9])", name)
-    if has_ci or any(word in name for word in _WORDS):
+    if has_ci or any(word in name for word in _LEFT_OUT):
         return "name"
     if not name.isascii():
         return "name not ASCII"
@@ -118,27 +170,66 @@ MAX_TOKENS: Final = 2000
 MAX_BYTES: Final = 1 << 22
 """What is read of a file; questions are about a part of it anyway."""
 
-ALL_QUESTIONS: Final = "data.json"
-"""The file with those of all repositories."""
+
+@dataclass(frozen=True, kw_only=True)
+class GenTaskFlags(Repositories, Output, Seeded, Overwriting, Compatible, Quiet):
+    """The flags of this stage."""
+
+
+@recorded("reflect gen_task", reads=("repo_dir",), prices=True, resumes=True)
+@teacher_stage(
+    defaults={"output": "data/auto_explore/tasks", "seed": 1},
+    helps={
+        "repo_dir": "the filtered repositories.",
+        "output": "folder of the task files, one for each repository and data.json with all.",
+        "compat": "fixed, or published: files with replacement, patterns that see the whole path, every second line of a file's text empty.",
+        "teacher": "embedded (plain patterns in the files; needs no model), or openai: a model behind any OpenAI-compatible server.",
+    },
+)
+def gen_task(flags: GenTaskFlags, teacher_flags: TeacherFlags, /) -> None:
+    """Let a teacher ask questions about files of every repository, with answers.
+
+    Of each repository up to 100 files are drawn, none deeper than two folders. The same command resumes where
+    it stopped, and asks again where a reply could not be read. Without the default --repo_dir (published as an
+    archive to download) eleven made repositories are written there first.
+    """
+    from sweet_rl.reflect_data.jobs import JobFile, beside, say_failures, teach_all
+
+    source, data = Path(flags.repo_dir), Path(flags.output) / ALL_QUESTIONS
+    if flags.repo_dir == GenTaskFlags.repo_dir and not source.exists():
+        made = import_module("sweet_rl.mini.repositories")
+        made.write_into(source, [made.make_repository(name) for name in made.repository_names(11, seed=0)])
+        print(f"{source} was not there: 11 made repositories are in it now.")
+    planned = plan_questions(source, seed=flags.seed, compat=flags.compat)
+    settings = teacher_flags.settings() | {"seed": flags.seed, "compat": flags.compat}
+    ask = partial(ask_about, source=source, seed=flags.seed, compat=flags.compat)
+    journal = beside(data, teacher_flags.name, "journal")
+    with JobFile(journal, settings, overwrite=flags.overwrite, output=data) as jobs:
+        tracking.writes(data.parent, folder=True, continues=not flags.overwrite)
+        teach_all(jobs, planned, ask, teacher_flags, data, unit="file", quiet=flags.quiet)
+        tasks: dict[str, list[Json]] = {}
+        for key, (repository, _) in planned.items():
+            tasks.setdefault(repository, []).extend(jobs.results.get(key, ()))
+        for name, own in tasks.items():
+            if f"{name}.json" != ALL_QUESTIONS:
+                write_list(data.with_name(f"{name}.json"), own)
+        every = [task for name in sorted(tasks) for task in tasks[name]]
+        write_list(data, every)
+        print(f"{len(every)} questions about {len(planned)} files are in {data}")
+        say_failures(jobs, len(jobs.missing(planned)), "files", total=len(planned))
+
 
 _NOT_ASKED_ABOUT: Final = tuple(map(re.compile, (r".*out.*", r".*\.git.*", r".*test.*", r"__init__.py")))
 
 
-class SourceFile(NamedTuple):
-    """A file that questions are asked about: `path` is relative to the repository, in POSIX form."""
-
-    repository: str
-    path: str
-
-
-def plan_questions(source: Path, *, seed: int = 1, compat: Compat = "fixed") -> dict[str, SourceFile]:
-    """The files that are asked about, by a name for each: of each repository, in a drawn order, at most 100 that may
-    be opened, none deeper than two folders."""
+def plan_questions(source: Path, *, seed: int = 1, compat: Compat = "fixed") -> dict[str, tuple[str, str]]:
+    """The files that are asked about, repository and path by a name for each: of each repository, in a drawn order, at
+    most 100 that may be opened, none deeper than two folders."""
     if not source.is_dir():
         raise UsageError(f"There is no folder {str(source)!r}; filter_repo makes one.")
     names = sorted(entry.name for entry in source.iterdir() if entry.is_dir() and entry.name[0] != ".")
     random.Random(seed).shuffle(names)
-    planned: dict[str, SourceFile] = {}
+    planned: dict[str, tuple[str, str]] = {}
     for name in names:
         repository, draws, asked = scan(source / name), random.Random(derive_seed(seed, name)), Counter[str]()
         above = f"{repository.root}/" if compat == "published" else ""  # there patterns see the whole path
@@ -148,13 +239,10 @@ def plan_questions(source: Path, *, seed: int = 1, compat: Compat = "fixed") -> 
             if is_allowed(path) and not any(pattern.match(above + path) for pattern in _NOT_ASKED_ABOUT)
         ]
         count = min(100, len(files))
-        drawn = (
-            draws.choices(files, k=count) if compat == "published" and files else draws.sample(files, count)
-        )
-        for path in drawn:
+        repeats = compat == "published" and files  # there a file can be drawn again
+        for path in draws.choices(files, k=count) if repeats else draws.sample(files, count):
             if path.count("/") <= 2:
-                repeat = f"#{asked[path]}" if asked[path] else ""  # as published a file can be drawn again
-                planned[f"{name}/{path}{repeat}"] = SourceFile(name, path)
+                planned[f"{name}/{path}" + (f"#{asked[path]}" if asked[path] else "")] = (name, path)
                 asked[path] += 1
     return planned
 
@@ -186,23 +274,21 @@ def block_of(
 
 
 async def ask_about(
-    job: Job[SourceFile],
-    teacher: Teacher,
-    *,
-    source: Path,
-    count_tokens: Callable[[str], int],
-    seed: int = 1,
-    compat: Compat = "fixed",
+    job: Job[tuple[str, str]], teacher: Teacher, *, source: Path, seed: int = 1, compat: Compat = "fixed"
 ) -> Done:
     """Let the teacher ask about one file: task records, none for a short file; a reply without a pair is a
     failure."""
+    from sweet_rl.reflect_data.jobs import Done
+    from sweet_rl.reflect_data.teachers import Asked
+    from sweet_rl.worlds.auto_explore.sandbox import PIECES
+
     repository, path = job.item
     try:
         data, whole = read_file(source / repository, path, MAX_BYTES)
         text = codecs.getincrementaldecoder("utf-8")().decode(data, final=whole)
     except (OSError, UnicodeDecodeError) as error:
         return Done(None, (Failure("unreadable_file", str(error)),))
-    block = block_of(text, random.Random(derive_seed(seed, job.key)), count_tokens, compat=compat)
+    block = block_of(text, random.Random(derive_seed(seed, job.key)), PIECES.count, compat=compat)
     if not block:
         return Done([])
     kind = kind_of(path) if kind_of(path) in {"text", "data"} else "code"
@@ -217,7 +303,7 @@ async def ask_about(
     messages = [Message("system", packaged_text("gen_task_system")), Message("user", user)]
     try:
         reply = await teacher.say(Asked(messages, known, derive_seed(seed, job.key, job.attempt)))
-    except RequestFailed as error:
+    except openai_client.RequestFailed as error:
         return Done(None, (error.failure,))
     pairs = extract_questions(reply, compat=compat)
     if not pairs and teacher.name != "embedded":
@@ -230,141 +316,17 @@ async def ask_about(
 def extract_questions(text: str, *, compat: Compat = "fixed") -> list[tuple[str, str]]:
     """The questions and answers of a reply: of lines whose first 10 characters hold QUERY or ANSWER, without
     their numbers."""
-
-    def behind(line: str, word: str) -> str:
-        rest = line.partition(word)[2]
-        number = None if compat == "published" else re.match(r"\s*+\d*+\s*+:", rest)
-        return (rest[number.end() :] if number else rest.lstrip("0123456789: ")).strip()
-
     found: list[tuple[str, str]] = []
     query = ""
     for line in text.splitlines():
-        if "QUERY" in line[:10]:
-            query = behind(line, "QUERY")
-        elif "ANSWER" in line[:10] and query:
-            found.append((query, behind(line, "ANSWER")))
+        word = next((word for word in ("QUERY", "ANSWER") if word in line[:10]), None)
+        if word is None or (word == "ANSWER" and not query):
+            continue
+        rest = line.partition(word)[2]
+        number = None if compat == "published" else re.match(r"\s*+\d*+\s*+:", rest)
+        said = (rest[number.end() :] if number else rest.lstrip("0123456789: ")).strip()
+        if word == "QUERY":
+            query = said
+        else:
+            found.append((query, said))
     return found
-
-
-def write_questions(
-    folder: Path, planned: Mapping[str, SourceFile], results: Mapping[str, Sequence[Json]]
-) -> int:
-    """Write the tasks of each repository, and all of them to `ALL_QUESTIONS`; returns their number."""
-    by_repository: dict[str, list[Json]] = {}
-    for key, file in planned.items():
-        by_repository.setdefault(file.repository, []).extend(results.get(key, ()))
-    for name, tasks in by_repository.items():
-        if (own := f"{name}.json") != ALL_QUESTIONS:
-            write_list(folder / own, tasks)
-    every = [task for name in sorted(by_repository) for task in by_repository[name]]
-    write_list(folder / ALL_QUESTIONS, every)
-    return len(every)
-
-
-_LEFTOVERS: Final = frozenset(
-    ["copilot_cmds", "reasons", "reason", "commands_reason", "commands_copilot_cmds", "commands"]
-)
-"""Fields of older files that nothing reads."""
-
-
-def clean_tasks(
-    tasks: Iterable[Mapping[str, Json]], repositories: Path, *, compat: Compat = "fixed"
-) -> tuple[list[dict[str, Json]], Counter[str]]:
-    """Drop what cannot be asked, bring paths into the form that is played, join duplicates; the tasks that
-    stay, and how many went, by reason. Where one question was asked about several files of a repository,
-    all are right: each task then lists them in `targets`."""
-    dropped = Counter[str]()
-    first: dict[tuple[str, str, str], dict[str, Json]] = {}
-    same: dict[tuple[str, str], list[dict[str, Json]]] = {}
-    for given in tasks:
-        if reason := why_dropped(given, repositories, compat=compat):
-            dropped[reason] += 1
-            continue
-        task = {name: value for name, value in given.items() if name not in _LEFTOVERS}
-        task["optimal_path"] = played_path(task["optimal_path"], compat=compat)
-        root, question = str(task["root"]), str(task["question"])
-        kept = first.setdefault((root, str(task["filename"]), question), task)
-        if kept is task:
-            same.setdefault((root, " ".join(question.casefold().split())), []).append(task)
-            continue
-        dropped["twice"] += 1
-        there = kept.setdefault("trajectories", [])
-        for trajectory in task.get("trajectories") or []:  # under the next free numbers of their kind
-            kind = "positive" if str(trajectory.get("info", "")).startswith("positive") else "negative"
-            number = sum(str(other.get("info", "")).startswith(kind) for other in there)
-            there.append({**trajectory, "info": f"{kind}{number}"})
-        if not there:
-            del kept["trajectories"]
-    for alike in same.values() if compat == "fixed" else ():
-        for task in alike if len(alike) > 1 else ():
-            task["targets"] = [one["filename"] for one in alike]
-    return list(first.values()), dropped
-
-
-def why_dropped(task: Mapping[str, Json], repositories: Path, *, compat: Compat = "fixed") -> str:
-    """The reason why a task cannot stay, in a word or two; "" when it can."""
-
-    def inside(path: str) -> bool:
-        """Whether a relative path stays below where it begins."""
-        parts = PurePosixPath(path).parts
-        return bool(parts) and not path.startswith("/") and ".." not in parts
-
-    if not str(task.get("question") or "").strip():
-        return "no question"
-    root, name, path = task.get("root"), task.get("filename"), task.get("optimal_path")
-    if not isinstance(root, str) or not isinstance(name, str) or not isinstance(path, list):
-        return "not a task"
-    if not inside(root) or not (repositories / root).is_dir():
-        return "no such repository"
-    if not inside(name) or not (repositories / root / name).is_file():
-        return "no such file"
-    return why_unplayable([str(command) for command in path], compat=compat)
-
-
-def played_path(commands: Iterable[Any], *, compat: Compat = "fixed") -> list[str]:
-    """Commands as they are offered: no `ls`, names quoted where that is needed, `id` behind a last `cat`."""
-    path = []
-    for command in commands:
-        verb, _, rest = str(command).strip().partition(" ")
-        words = split_command(rest)
-        target = (
-            unwrap(words[0] or "") if len(words) == 1 else rest.strip()
-        )  # a name with blanks may stand there bare
-        if verb != "ls":
-            path.append(f"{verb} {wrap(target, compat=compat)}" if target else verb)
-    if path and path[-1].startswith("cat "):
-        path.append(f"id {path[-1].removeprefix('cat ')}")
-    return path
-
-
-SHARES: Final[dict[str, int]] = {"train": 7, "validate": 2, "test": 1}
-"""File name to share, in tenths."""
-
-
-def split_tasks(
-    tasks: Sequence[Mapping[str, Json]], *, seed: int = 0, by_repo: bool = False, compat: Compat = "fixed"
-) -> dict[str, list[Mapping[str, Json]]]:
-    """Give every task with a question to one of the three parts; within a part the order stays."""
-    asked = [task for task in tasks if str(task.get("question") or "").strip()]
-    draws = random.Random(seed)
-    whole = {name: divmod(tenths * len(asked), 10) for name, tenths in SHARES.items()}
-    sizes = {name: size for name, (size, _) in whole.items()}
-    for name in sorted(SHARES, key=lambda name: -whole[name][1])[: len(asked) - sum(sizes.values())]:
-        sizes[name] += 1  # the largest remainders get what is left
-    if compat == "published":
-        parts = [draws.choices(list(SHARES), list(SHARES.values()))[0] for _ in asked]
-    elif by_repo:
-        counts = Counter(str(task["root"]) for task in asked)
-        names = sorted(counts)
-        draws.shuffle(names)  # equally large ones come in any order
-        part: dict[str, str] = {}
-        for place, name in enumerate(sorted(names, key=lambda name: -counts[name])):
-            empty = [one for one in SHARES if one not in part.values()]
-            open_parts = empty if len(names) - place <= len(empty) else list(SHARES)
-            part[name] = max(open_parts, key=sizes.__getitem__)
-            sizes[part[name]] -= counts[name]
-        parts = [part[str(task["root"])] for task in asked]
-    else:
-        parts = [part for part, size in sizes.items() for _ in range(size)]
-        draws.shuffle(parts)
-    return {name: [task for task, part in zip(asked, parts, strict=True) if part == name] for name in SHARES}

@@ -3,7 +3,7 @@ same talk.
 
 Two questions a step, the published way: the state without its actions, and the request for an analysis; then
 the actions, and the request for a choice. Of each task there is the right way, and ways back from a wrong
-file. Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore, #episodes, #deviations.
+file. Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore, #episodes, #evaluation, #deviations.
 """
 
 from __future__ import annotations
@@ -12,23 +12,40 @@ import posixpath
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
-from typing import Any, Final, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from sweet_rl import openai_client, tracking
 from sweet_rl.chat.reflect_format import SftTexts, resolve_label, sft_texts, split_prompt
-from sweet_rl.errors import EpisodeError
-from sweet_rl.openai_client import RequestFailed
+from sweet_rl.cli.stage import recorded, stage
+from sweet_rl.errors import EpisodeError, UsageError
+from sweet_rl.flags import flag
+from sweet_rl.flags.shared import Compatible, MaxFailed, Overwriting, Quiet, Seeded
 from sweet_rl.prompts import packaged_text
-from sweet_rl.records import task_from_row
-from sweet_rl.reflect_data.jobs import Done, Job
-from sweet_rl.reflect_data.teachers import Asked, Teacher, of_the_model
-from sweet_rl.reflect_data.texts import Texts, Words
+from sweet_rl.reflect_data.texts import (
+    Markov,
+    Output,
+    TaskFile,
+    TeacherFlags,
+    TextFlags,
+    Texts,
+    Words,
+    read_list,
+    teacher_stage,
+    write_list,
+)
 from sweet_rl.text_game import GameStep
 from sweet_rl.types import Compat, Failure, Json, Message, Task, derive_seed, digest
-from sweet_rl.worlds.auto_explore.data_tasks import played_path
 from sweet_rl.worlds.auto_explore.game import ExploreGame
-from sweet_rl.worlds.auto_explore.options import ACTION_HEAD
-from sweet_rl.worlds.auto_explore.repositories import unwrap, wrap
+from sweet_rl.worlds.auto_explore.options import ACTION_HEAD, STAGES, Levels, Repositories
+from sweet_rl.worlds.auto_explore.repositories import Library, unwrap, wrap
+from sweet_rl.worlds.auto_explore.tasks import levels_of, load_dataset, played_path, task_rows
+
+if TYPE_CHECKING:
+    from sweet_rl.reflect_data.jobs import Done, Job
+    from sweet_rl.reflect_data.teachers import Teacher
 
 
 class Turn(NamedTuple):
@@ -95,6 +112,8 @@ class ExploreTalk:
 
     async def _ask(self, text: str, known: Words) -> str:
         """One question and its answer, which both become history."""
+        from sweet_rl.reflect_data.teachers import Asked
+
         self._history.append(Message("user", text))
         system = Message("system", packaged_text("explore_teacher_system"))
         asked = Asked([system, *self._history], known, derive_seed(self._seed, self._asked))
@@ -102,6 +121,56 @@ class ExploreTalk:
         reply = await self._teacher.say(asked)
         self._history.append(Message("assistant", reply))
         return reply
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReflectionNegativeFlags(TaskFile, Repositories, Output, Markov, Seeded, Overwriting, Compatible, Quiet):
+    """The flags of this stage."""
+
+    negatives: bool = flag(True, "make the wrong ways as well.")
+
+
+@recorded("reflect reflection_negative", reads=("task_file", "repo_dir"), prices=True, resumes=True)
+@teacher_stage(
+    "task_file",
+    defaults={"output": "", "task_file": "data/auto_explore/tasks_filtered/data.json"},
+    helps={
+        "task_file": "the filtered tasks.",
+        "output": "the file to write; default data_reflection_negative.json beside task_file.",
+        "compat": "fixed, or published: reflections and commands are paired by their place even where a reply could not be read, quoted names stay quoted, and both wrong ways may open the same file.",
+    },
+)
+def reflection_negative(flags: ReflectionNegativeFlags, teacher_flags: TeacherFlags, /) -> None:
+    """Let a teacher do the tasks aloud, and find back from wrong files.
+
+    Each task gets one trajectory of the right way and, for each file on its path, two that open another file
+    there first. Where the output exists, what is missing in it is added (another teacher adds its own right
+    ways). The same command resumes where it stopped.
+    """
+    from sweet_rl.reflect_data.jobs import JobFile, beside, say_failures, teach_all
+
+    usual = Path(flags.task_file).with_name("data_reflection_negative.json")
+    target = Path(flags.output) if flags.output else usual
+    tasks = read_list(target if target.exists() and not flags.overwrite else Path(flags.task_file), STAGES)
+    planned = plan_lessons(tasks, teacher_flags.name, negatives=flags.negatives)
+    own = ("seed", "compat", "max_turns", "markov")
+    settings = teacher_flags.settings() | {name: getattr(flags, name) for name in own}
+    new_game = partial(ExploreGame, Library(flags.repo_dir), max_turns=flags.max_turns, compat=flags.compat)
+    learn = partial(teach, make_game=new_game, seed=flags.seed, markov=flags.markov, compat=flags.compat)
+    with JobFile(beside(target, teacher_flags.name, "journal"), settings, overwrite=flags.overwrite) as jobs:
+        for path in (jobs.path, target):
+            tracking.writes(path, continues=not flags.overwrite)
+        teach_all(jobs, planned, learn, teacher_flags, target, unit="way", quiet=flags.quiet)
+        for key, lesson in planned.items():
+            if made := jobs.results.get(key):
+                task = tasks[lesson.index]
+                task["trajectories"] = [*(task.get("trajectories") or []), made]
+        write_list(target, tasks)
+        ways = [one["info"] for task in tasks for one in task.get("trajectories") or []]
+        right = sum(info.startswith("positive") for info in ways)
+        wrong = len(ways) - right
+        print(f"{len(tasks)} tasks with {right} right ways and {wrong} wrong ones are in {target}")
+        say_failures(jobs, len(jobs.missing(planned)), "trajectories", total=len(planned))
 
 
 NEGATIVES_PER_FILE: Final = 2
@@ -147,16 +216,12 @@ def task_id_of(task: Mapping[str, Json]) -> str:
 
 def task_of(row: Mapping[str, Json]) -> Task:
     """A record as the game wants it: right is its own file, and what its `targets` name."""
-    return task_from_row(
-        {
-            "task_id": task_id_of(row),
-            "problem_description": row["question"],
-            "ground_truth": row["filename"],
-            "root": row["root"],
-            "targets": list(dict.fromkeys([row["filename"], *(row.get("targets") or ())])),
-            "optimal_path": row.get("optimal_path"),
-        }
-    )
+    from sweet_rl.records import task_from_row
+
+    own = {name: row.get(name) for name in ("root", "optimal_path")}
+    own["targets"] = list(dict.fromkeys([row["filename"], *(row.get("targets") or ())]))
+    asked = {"problem_description": row["question"], "ground_truth": row["filename"]}
+    return task_from_row({"task_id": task_id_of(row), **asked, **own})
 
 
 async def teach(
@@ -170,9 +235,9 @@ async def teach(
 ) -> Done:
     """Make one trajectory in the published form; an empty object where there is no wrong file to open. A
     malformed reply is a failure with its text: it cost a step, and is not part of the trajectory."""
-    lesson = job.item
-    own_seed = derive_seed(seed, job.key, job.attempt)
-    game = make_game()
+    from sweet_rl.reflect_data.jobs import Done
+
+    lesson, own_seed, game = job.item, derive_seed(seed, job.key, job.attempt), make_game()
     turns: list[Turn] = []
     led: list[str] = []
     broken: Failure | None = None
@@ -183,10 +248,28 @@ async def teach(
             while not turns or not turns[-1].moved.over:
                 turns.append(await talk.turn())
         else:
-            if not _lead_astray(lesson, talk, led, derive_seed(seed, task_id_of(lesson.task)), compat=compat):
+            led = played_path(lesson.task["optimal_path"])[: lesson.wrong_at + 1]
+            for command in led[:-1]:
+                talk.follow(command)
+            others = [
+                command
+                for command in game.offered.values()
+                if command.startswith("cat ")
+                and command != led[-1]
+                and posixpath.join(game.sandbox.cwd, game.name_of(command)) not in game.targets
+            ]
+            if not others:
                 return Done({})
+            draws = [derive_seed(seed, task_id_of(lesson.task)), lesson.wrong_at]
+            repeat = lesson.number % NEGATIVES_PER_FILE
+            if compat == "published":
+                led[-1] = random.Random(derive_seed(*draws, repeat)).choice(others)
+            else:  # each a different one
+                drawn = random.Random(derive_seed(*draws)).sample(others, len(others))
+                led[-1] = drawn[repeat % len(others)]
+            talk.follow(led[-1])
             turns.append(await talk.turn(wrong=True))
-    except (RequestFailed, EpisodeError) as error:
+    except (openai_client.RequestFailed, EpisodeError) as error:
         broken = error.failure
     except LookupError as error:
         return Done(None, (Failure("not_on_offer", f"the optimal path's command {error}"),))
@@ -197,65 +280,54 @@ async def teach(
         for number, turn in enumerate(turns)
         if turn.command is None
     ]
-    if broken:
-        return Done(None, (*failures, broken))
     read = [turn for turn in turns if turn.command]
-    if not read:
-        return Done(None, tuple(failures))
+    if broken or not read:
+        return Done(None, (*failures, *([broken] if broken else [])))
     # as published, reflections and commands are paired by their place even where a reply could not be read
     thought = turns if compat == "published" and lesson.wrong_at is None else read
     steps: list[Json] = [{"reflection": "", "cmd": command} for command in led]
     pairs = zip(thought, read, strict=False)
     steps += [{"reflection": one.reflection, "cmd": other.command} for one, other in pairs]
-    handed_in = next(
-        (str(one.moved.info["identified"]) for one in turns if "identified" in one.moved.info), None
-    )
+    handed_in = next((one.moved.info["identified"] for one in turns if "identified" in one.moved.info), None)
     if handed_in is not None and compat == "published":
-        folder, _, name = handed_in.rpartition("/")
+        folder, _, name = str(handed_in).rpartition("/")
         handed_in = f"{folder}/{wrap(unwrap(name), compat='published')}".lstrip("/")
     info = "positive" if lesson.wrong_at is None else f"negative{lesson.number}"
     found = {"model_name": teacher.name, "info": info, "filename": handed_in, "trajectory": steps}
     return Done(found, tuple(failures))
 
 
-def _lead_astray(lesson: Lesson, talk: ExploreTalk, led: list[str], seed: int, *, compat: Compat) -> bool:
-    """Follow the right way up to a file, and open another one (each a different one, unless as published);
-    False where there is none."""
-    path = played_path(lesson.task["optimal_path"])
-    at = lesson.wrong_at or 0
-    for command in path[:at]:
-        talk.follow(command)
-        led.append(command)
-    game = talk.game
-    others = [
-        command
-        for command in game.offered.values()
-        if command.startswith("cat ")
-        and command != path[at]
-        and posixpath.join(game.sandbox.cwd, game.name_of(command)) not in game.targets
-    ]
-    if not others:
-        return False
-    repeat = lesson.number % NEGATIVES_PER_FILE
-    if compat == "published":
-        wrong = random.Random(derive_seed(seed, at, repeat)).choice(others)
-    else:
-        wrong = random.Random(derive_seed(seed, at)).sample(others, len(others))[repeat % len(others)]
-    talk.follow(wrong)
-    led.append(wrong)
-    return True
+@dataclass(frozen=True, kw_only=True)
+class GenSftFlags(TextFlags, Repositories, Compatible, Quiet):
+    """The flags of this stage."""
 
 
-def add_lessons(
-    tasks: Sequence[Mapping[str, Json]], planned: Mapping[str, Lesson], results: Mapping[str, Json]
-) -> list[dict[str, Json]]:
-    """The tasks with the trajectories that were made for them, in the order of the plan."""
-    complete = [dict(task) for task in tasks]
-    for key, lesson in planned.items():
-        if results.get(key):
-            task = complete[lesson.index]
-            task["trajectories"] = [*(task.get("trajectories") or []), results[key]]
-    return complete
+@recorded("reflect gen_sft", reads=("task_file", "repo_dir"))
+@stage(
+    "task_file",
+    defaults={"output": ""},
+    helps={
+        "output": "folder of the texts; default that of task_file.",
+        "task_file": "tasks with trajectories, usually train.json.",
+        "compat": "fixed, or published: texts of its game, which has other quotes around odd names.",
+    },
+)
+def gen_sft(flags: GenSftFlags, /) -> None:
+    """Replay the trajectories of tasks and write training texts beside their file.
+
+    sft.jsonl is for a policy alone, sft_reflection.jsonl for the reflection model, sft_policy.jsonl for a
+    policy that reads reflections; the last two also without wrong ways, as *_positive.jsonl.
+    """
+    from sweet_rl.cli.progress import progress
+
+    tasks = read_list(Path(flags.task_file), STAGES)
+    library = Library(flags.repo_dir)
+    bar = progress(len(tasks), 0, unit="task", quiet=flags.quiet)
+    texts = explore_texts(
+        tasks, lambda steps: ExploreGame(library, max_turns=steps, compat=flags.compat), on_done=bar.update
+    )
+    bar.close()
+    texts.save(flags)
 
 
 def explore_texts(
@@ -308,33 +380,98 @@ def _replay(
     return replayed
 
 
-async def play_explore(
-    task: Task,
-    game: ExploreGame,
-    player: Teacher,
-    *,
-    seed: int,
-    markov: bool = False,
-    compat: Compat = "fixed",
+@dataclass(frozen=True, kw_only=True)
+class AutoExploreGptFlags(
+    TaskFile, Repositories, Levels, Markov, Output, MaxFailed, Seeded, Overwriting, Compatible, Quiet
+):
+    """The flags of this stage."""
+
+    eval_reps: int = flag(10, "episodes of every task.", at_least=1)
+
+
+@recorded("reflect auto_explore_gpt", reads=("task_file", "repo_dir"), prices=True, resumes=True)
+@teacher_stage(
+    "task_file",
+    defaults={
+        "task_file": "data/auto_explore/tasks_filtered/test.json",
+        "output": "results/auto_explore_gpt.json",
+    },
+    helps={
+        "output": "the file of results; beside it is a journal of the episodes.",
+        "compat": "fixed, or published: its targets, levels and costs, and an episode that fails is one that is not won.",
+        "teacher": "embedded (no model: a scripted player that sees what a model sees, and knows whether a file that it opened is right), or openai: a model behind an OpenAI-compatible server.",
+    },
+)
+def auto_explore_gpt(flags: AutoExploreGptFlags, teacher_flags: TeacherFlags, /) -> None:
+    """Let a model do tasks of AutoExplore, and print its success on every level.
+
+    A model is named by --teacher openai --base_url URL --model NAME. Without these flags none is measured:
+    the embedded player is, and the result says so.
+
+    An episode that fails because a service is missing is in no number; the same command plays it again, and resumes
+    where it stopped.
+    """
+    from sweet_rl.records import task_from_row
+    from sweet_rl.reflect_data.jobs import JobFile, beside, judge_episodes, teach_all
+
+    rows = task_rows(load_dataset(flags.task_file, compat=flags.compat), compat=flags.compat)
+    levels = [
+        {
+            f"level {at} task {number} repeat {repeat}": task
+            for number, task in enumerate(level)
+            for repeat in range(flags.eval_reps)
+        }
+        for at, level in enumerate(levels_of(map(task_from_row, rows), flags, compat=flags.compat))
+    ]
+    planned = {key: task for level in levels for key, task in level.items()}
+    if not planned:
+        raise UsageError(f"{flags.task_file!r} holds no task that can be played.")
+    output = Path(flags.output)
+    own = ("seed", "max_turns", "markov", "compat")
+    settings = teacher_flags.settings() | {name: getattr(flags, name) for name in own}
+    journal = beside(output, teacher_flags.name, "journal")
+    play = partial(_play_explore, flags=flags, library=Library(flags.repo_dir))
+    with JobFile(journal, settings, overwrite=flags.overwrite, output=output) as jobs:
+        for path in (journal, output):
+            tracking.writes(path, continues=not flags.overwrite)
+        teach_all(jobs, planned, play, teacher_flags, output, unit="episode", quiet=flags.quiet)
+        embedded = "sees what a model sees, and knows of a file that it opened whether it is right"
+        print(teacher_flags.measured(embedded))
+        results = [{**row, "player": teacher_flags.name} for row in success_by_level(levels, jobs.results)]
+        for row in results:
+            none = "no episode was played to its end"
+            share = none if row["success"] is None else f"{100 * row['success']:.2f}%"
+            print(f"Level {row['level']}: {share}")
+        write_list(output, results)
+        print(f"That is in {output}")
+        judge_episodes(jobs, planned, max_failed=flags.max_failed)
+
+
+async def _play_explore(
+    job: Job[Task], player: Teacher, *, flags: AutoExploreGptFlags, library: Library
 ) -> Done:
     """Play a task to its end. An episode that the model cannot continue is not won; one that the service or
     the world broke off has no result, or, as published, is not won either."""
+    from sweet_rl.reflect_data.jobs import Done
+    from sweet_rl.reflect_data.teachers import of_the_model
+
+    task, seed = job.item, derive_seed(flags.seed, job.key, job.attempt)
+    game = ExploreGame(library, max_turns=flags.max_turns, compat=flags.compat)
     failures: list[Failure] = []
-    cost = 0.0
+    over, won, cost = False, False, 0.0
     try:
         game.reset(task, seed=seed)
-        talk = ExploreTalk(game, task.problem_description, player, seed=seed, markov=markov)
-        over = False
+        talk = ExploreTalk(game, task.problem_description, player, seed=seed, markov=flags.markov)
         while not over:
             turn = await talk.turn()
             over, cost = turn.moved.over, talk.cost
             if turn.command is None:
                 failures.append(Failure("malformed_reply", turn.reply))
         won = cost < game.success_threshold
-    except (RequestFailed, EpisodeError) as error:
+    except (openai_client.RequestFailed, EpisodeError) as error:
         failures.append(error.failure)
-        won = False
-        if compat == "fixed" and not (isinstance(error, RequestFailed) and of_the_model(error)):
+        model = isinstance(error, openai_client.RequestFailed) and of_the_model(error)
+        if flags.compat == "fixed" and not model:
             return Done(None, tuple(failures))
     finally:
         game.close()

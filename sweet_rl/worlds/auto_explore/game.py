@@ -1,5 +1,5 @@
 """AutoExplore: find the file of a repository that answers a question; every command that can be done has a
-label.
+label. And who plays without a model.
 
 The published code means to charge for errors and warnings, but never does; by default a step whose own
 result is one costs more. Published behaviour: docs/published/reflect_rl.md#autoexplore.
@@ -8,19 +8,22 @@ result is one costs more. Published behaviour: docs/published/reflect_rl.md#auto
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Final
 
-from sweet_rl.chat.reflect_format import CHOICES, resolve_label
+from sweet_rl.chat.reflect_format import CHOICES, offered_commands, resolve_label
 from sweet_rl.errors import EpisodeError, UsageError
+from sweet_rl.policies.scripted import ScriptedPolicy
 from sweet_rl.prompts import fill, packaged_text
 from sweet_rl.text_game import GameStep, bad_task
-from sweet_rl.types import Compat, Failure, Json, StopReason, Task, derive_seed
+from sweet_rl.types import Compat, Failure, Json, Observation, StopReason, Task, derive_seed
 from sweet_rl.worlds.auto_explore.options import ACTION_HEAD
 from sweet_rl.worlds.auto_explore.repositories import (
     Library,
     is_allowed,
+    next_command,
     optimal_path,
     split_command,
     unwrap,
@@ -65,14 +68,7 @@ class ExploreGame:
         self._shuffle, self._easy, self._first_step = shuffle_action, easy, first_step
         self._tokens, self._compat = tokens, compat
         self._over = True
-
-    @property
-    def text(self) -> str:
-        return self._text
-
-    @property
-    def labels(self) -> list[str]:
-        return list(self.offered)
+        self.text, self.labels = "", list[str]()
 
     def reset(self, task: Task, *, seed: int) -> str:
         self._over = True
@@ -109,12 +105,12 @@ class ExploreGame:
         self._result = ""
         self._show()
         self._over = False
-        return self._text
+        return self.text
 
     def step(self, label: str) -> GameStep:
         """Take the agent's text: a label, the command itself, or something that only costs a step."""
         if self._over:
-            return GameStep(self._text, 0.0, terminated=True, truncated=False, info={"won": False})
+            return GameStep(self.text, 0.0, terminated=True, truncated=False, info={"won": False})
         self.steps += 1
         chosen = resolve_label(label, self.offered)
         command = None if chosen is None else self.offered[chosen]
@@ -144,7 +140,7 @@ class ExploreGame:
             info["identified"] = identified
         elif self._over and not won:
             info["out_of_steps"] = True
-        text = self._result if self._over and self._compat == "fixed" else self._text
+        text = self._result if self._over and self._compat == "fixed" else self.text
         return GameStep(text, -cost, terminated, self._over and not terminated, info)
 
     def close(self) -> None:
@@ -186,9 +182,10 @@ class ExploreGame:
                 f"{len(CHOICES)} labels; leave files out, or spread them over folders"
             )
             raise EpisodeError(StopReason.WORLD_FAILED, Failure("too_many_commands", detail))
-        count = len(commands)
-        labels = self._labels_rng.sample(CHOICES, count) if self._shuffle else CHOICES[:count]
-        self.offered = dict(zip(labels, commands, strict=True))
+        labels = list(CHOICES[: len(commands)])
+        if self._shuffle:
+            labels = self._labels_rng.sample(CHOICES, len(commands))
+        self.offered, self.labels = dict(zip(labels, commands, strict=True)), labels
         sandbox, entries = self.sandbox, self.sandbox.entries()
         names = [wrap(entry.name, compat=self._compat) for entry in entries[:MAX_LISTED]]
         if len(entries) > MAX_LISTED:
@@ -201,7 +198,7 @@ class ExploreGame:
             "# Execution result of your last command": self._result,
             ACTION_HEAD.strip(): "\n".join(f"{label}. {offer}" for label, offer in self.offered.items()),
         }
-        self._text = "\n\n".join(f"{header}\n{body}" for header, body in sections.items()) + "\n"
+        self.text = "\n\n".join(f"{header}\n{body}" for header, body in sections.items()) + "\n"
 
 
 def all_commands(sandbox: Sandbox, *, compat: Compat = "fixed") -> list[tuple[str, str]]:
@@ -215,3 +212,39 @@ def all_commands(sandbox: Sandbox, *, compat: Compat = "fixed") -> list[tuple[st
         elif is_allowed(entry.name):
             commands += [(f"cat {word}", entry.name), (f"id {word}", entry.name)]
     return commands
+
+
+class PlanningExplorer(ScriptedPolicy):
+    """Is given the file of every task, goes there, opens it and hands it in: the ceiling."""
+
+    name = "planner"
+
+    def __init__(self, targets: Mapping[str, str], *, system_prompt: str = "") -> None:
+        super().__init__(system_prompt)
+        self._targets = targets
+
+    def _say(self, observation: Observation) -> str:
+        target = self._targets.get(observation.task_id)
+        if target is None:
+            raise UsageError(
+                f"The planner was given no file for the task {observation.task_id!r}; give it those of "
+                "exactly the tasks that are played."
+            )
+        text = observation.messages[-1].content
+        where = re.search(r"\n\n# Current working directory\n(.*)\n\n# Files under", text)
+        folder, offered = where[1].rstrip("/") if where else "", offered_commands(text, ACTION_HEAD)
+        labels = {command: label for label, command in offered.items()}
+        command = next_command(folder, target)
+        if command.startswith("cat ") and command not in labels:  # no file is opened twice
+            command = next_command(folder, target, opened=True)
+        return labels.get(command, command)
+
+
+class Wanderer(ScriptedPolicy):
+    """Any of the commands on offer, each as likely; the same episode seed draws the same ones: the floor."""
+
+    name = "wanderer"
+
+    def _say(self, observation: Observation) -> str:
+        labels = list(offered_commands(observation.messages[-1].content, ACTION_HEAD)) or ["0"]
+        return Random(derive_seed(observation.seed, observation.turn, "wanderer")).choice(labels)

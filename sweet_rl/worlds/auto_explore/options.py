@@ -15,29 +15,29 @@ ACTION_HEAD: Final = "\n# Choose from below your command"
 
 STAGES: Final[Mapping[str, StageEntry]] = {
     f"reflect {name}": StageEntry(
-        f"sweet_rl.worlds.auto_explore.stages:{name}", f"AutoExplore: {summary}", writes
+        f"sweet_rl.worlds.auto_explore.{module}:{name}", f"AutoExplore: {summary}", tuple(writes)
     )
-    for name, summary, writes in (
-        ("make_repositories", "make small repositories with facts to find.", ("repos",)),
-        ("filter_repo", "copy what may be shown of repositories.", ("repos_filtered",)),
+    for module, name, summary, *writes in (
+        ("data_tasks", "make_repositories", "make small repositories with facts to find.", "repos"),
+        ("data_tasks", "filter_repo", "copy what may be shown of repositories.", "repos_filtered"),
         (
-            "gen_task",
-            "let a teacher ask questions about files of repositories.",
-            ("tasks", "tasks/data.json"),
-        ),
-        ("filter_task", "drop tasks that cannot be played, and duplicates.", ("tasks_filtered/data.json",)),
-        (
-            "reflection_negative",
-            "let a teacher do tasks aloud, also from wrong files.",
-            ("data_reflection_negative.json",),
+            *("data_tasks", "gen_task", "let a teacher ask questions about files of repositories."),
+            *("tasks", "tasks/data.json"),
         ),
         (
-            "split_data",
-            "divide tasks 7:2:1 into train, validate and test.",
-            ("train.json", "validate.json", "test.json"),
+            *("tasks", "filter_task", "drop tasks that cannot be played, and duplicates."),
+            "tasks_filtered/data.json",
         ),
-        ("gen_sft", "write training texts from trajectories.", ("sft*.jsonl",)),
-        ("auto_explore_gpt", "measure a model as it is, in the talk of the data generation.", ()),
+        (
+            *("data_texts", "reflection_negative", "let a teacher do tasks aloud, also from wrong files."),
+            "data_reflection_negative.json",
+        ),
+        (
+            *("tasks", "split_data", "divide tasks 7:2:1 into train, validate and test."),
+            *("train.json", "validate.json", "test.json"),
+        ),
+        ("data_texts", "gen_sft", "write training texts from trajectories.", "sft*.jsonl"),
+        ("data_texts", "auto_explore_gpt", "measure a model as it is, in the talk of the data generation."),
     )
 }
 """What is typed behind `sweet-rl`, in the order in which data are made."""

@@ -1,35 +1,46 @@
-"""Tasks of AutoExplore: published records of questions about files, and the embedded ones; and who plays
-without a model.
+"""Tasks of AutoExplore: published records of questions about files, read, cleaned and divided, and the embedded ones.
 
-Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore, #file-formats, #deviations,
-#autoexplore, #curriculum.
+Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore, #file-formats, #deviations, #curriculum.
 """
 
 from __future__ import annotations
 
-import re
+import random
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from itertools import chain, zip_longest
-from pathlib import Path
-from random import Random
-from typing import Final
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
 
-from sweet_rl.chat.reflect_format import offered_commands
-from sweet_rl.cli.stage import written_by
+from sweet_rl.cli.stage import recorded, stage, written_by
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.policies.scripted import ScriptedPolicy
-from sweet_rl.reflect_data.texts import read_list
+from sweet_rl.flags import flag
+from sweet_rl.flags.shared import Compatible, Overwriting, Seeded
+from sweet_rl.reflect_data.texts import Output, TaskFile, read_list, write_list
 from sweet_rl.tracking import is_record
-from sweet_rl.types import Compat, Json, Observation, Task, derive_seed
-from sweet_rl.worlds.auto_explore.options import ACTION_HEAD, STAGES, Levels
-from sweet_rl.worlds.auto_explore.repositories import is_allowed, next_command, unwrap
+from sweet_rl.types import Compat, Json, Task
+from sweet_rl.worlds.auto_explore.options import STAGES, Levels, Repositories
+from sweet_rl.worlds.auto_explore.repositories import is_allowed, split_command, unwrap, wrap
 
 Record = dict[str, Json]
 
 TRAIN_REPOSITORIES: Final = 40
 TEST_REPOSITORIES: Final = 10
 """Embedded repositories; those held out are other ones, not other questions."""
+
+ALL_QUESTIONS: Final = "data.json"
+"""The file with the questions about all repositories."""
+
+_FIELDS: Final = {
+    **dict.fromkeys(("filename", "root"), "a string"),
+    "optimal_path": "a list of commands",
+    **dict.fromkeys(("targets", "clues"), "a list of paths"),
+    "trajectories": "a list of objects, each with a 'filename'",
+}
+"""What a record has to hold."""
+_OPTIONAL: Final = frozenset(["targets", "clues", "trajectories"])
 
 
 def explore_tasks(where: str = "") -> list[Record]:
@@ -45,9 +56,8 @@ def explore_tasks(where: str = "") -> list[Record]:
     if variant not in {"", "hops=1", "hops=2"}:
         raise UsageError(f"{where!r}: hops must be 1 or 2. Write 'hops=2:train', say.")
     made = import_module("sweet_rl.mini.repositories")
-    names = made.repository_names(
-        TRAIN_REPOSITORIES + TEST_REPOSITORIES, hops=2 if variant[-1:] == "2" else 1
-    )
+    hops = 2 if variant == "hops=2" else 1
+    names = made.repository_names(TRAIN_REPOSITORIES + TEST_REPOSITORIES, hops=hops)
     repositories = [made.make_repository(name).rows() for name in names[slice(*cut)]]
     return [
         _row(f"auto_explore/{row['root']}/{place}", row, targets_of(row))
@@ -68,8 +78,26 @@ def load_dataset(path: str | Path, *, compat: Compat = "fixed") -> list[Record]:
             f"There are no task records at {str(path)!r}.{written_by(path, STAGES)} Name a .json file with a "
             "list of records, a folder of such files, or 'auto-explore:train' for embedded tasks."
         )
-    records = [record for file in files for record in _read(file)]
-    return [record for record in records if not why_unplayable(record["optimal_path"], compat=compat)]
+    playable = []
+    for file in files:
+        for number, record in enumerate(read_list(file)):
+            for name, what in _FIELDS.items():
+                value = record.get(name, [] if name in _OPTIONAL else None)
+                if what == "a string":
+                    fits = isinstance(value, str)
+                elif name == "trajectories":
+                    fits = isinstance(value or [], list) and all(
+                        isinstance(one, dict) and isinstance(one.get("filename"), str | None)
+                        for one in value or []
+                    )
+                else:
+                    fits = isinstance(value, list) and all(isinstance(one, str) for one in value)
+                if not fits:
+                    field, repair = f"[{number}].{name}", "gen_task and make_repositories write such records."
+                    raise DataError(f"must be {what}", path=file, field=field, value=value, repair=repair)
+            if not why_unplayable(record["optimal_path"], compat=compat):
+                playable.append(record)
+    return playable
 
 
 def why_unplayable(optimal_path: Sequence[str], *, compat: Compat = "fixed") -> str:
@@ -101,12 +129,12 @@ def targets_of(record: Mapping[str, Json], *, compat: Compat = "fixed") -> list[
 
 def task_rows(records: Sequence[Record], *, easy: bool = False, compat: Compat = "fixed") -> list[Record]:
     """Records as tasks: `task_id` is "auto_explore/0" and so on, the place in the list."""
-    rows = []
-    for number, record in enumerate(records):
-        targets = targets_of(record, compat=compat)
-        if targets and (easy or str(record.get("question") or "").strip()):
-            rows.append(_row(f"auto_explore/{number}", record, targets))
-    return rows
+    return [
+        _row(f"auto_explore/{number}", record, targets)
+        for number, record in enumerate(records)
+        if (targets := targets_of(record, compat=compat))
+        and (easy or str(record.get("question") or "").strip())
+    ]
 
 
 def _row(task_id: str, record: Record, targets: list[str]) -> Record:
@@ -120,38 +148,6 @@ def _row(task_id: str, record: Record, targets: list[str]) -> Record:
         **more,
         "targets": targets,
     }
-
-
-def _read(file: Path) -> list[Record]:
-    """The records of one file, checked."""
-    records = read_list(file)
-
-    def strings(value: Json) -> bool:
-        return isinstance(value, list) and all(isinstance(one, str) for one in value)
-
-    def played(value: Json) -> bool:
-        return isinstance(value, list) and all(
-            isinstance(one, dict) and isinstance(one.get("filename"), str | None) for one in value
-        )
-
-    for number, record in enumerate(records):
-        for name, good, what in (
-            *((name, isinstance(record.get(name), str), "a string") for name in ("filename", "root")),
-            ("optimal_path", strings(record.get("optimal_path")), "a list of commands"),
-            *((name, strings(record.get(name, [])), "a list of paths") for name in ("targets", "clues")),
-            (
-                "trajectories",
-                played(record.get("trajectories") or []),
-                "a list of objects, each with a 'filename'",
-            ),
-        ):
-            if not good:
-                field = f"[{number}].{name}"
-                raise DataError(
-                    f"must be {what}", path=file, field=field, value=record.get(name),
-                    repair="gen_task and make_repositories write such records.",
-                )  # fmt: skip
-    return records
 
 
 def levels_of(
@@ -174,37 +170,182 @@ def levels_of(
     return [*first, *([list(chain(*rest))] if rest else [])]
 
 
-class PlanningExplorer(ScriptedPolicy):
-    """Is given the file of every task, goes there, opens it and hands it in: the ceiling."""
-
-    name = "planner"
-
-    def __init__(self, targets: Mapping[str, str], *, system_prompt: str = "") -> None:
-        super().__init__(system_prompt)
-        self._targets = targets
-
-    def _say(self, observation: Observation) -> str:
-        target = self._targets.get(observation.task_id)
-        if target is None:
-            raise UsageError(
-                f"The planner was given no file for the task {observation.task_id!r}; give it those of "
-                "exactly the tasks that are played."
-            )
-        text = observation.messages[-1].content
-        where = re.search(r"\n\n# Current working directory\n(.*)\n\n# Files under", text)
-        folder, offered = where[1].rstrip("/") if where else "", offered_commands(text, ACTION_HEAD)
-        labels = {command: label for label, command in offered.items()}
-        command = next_command(folder, target)
-        if command.startswith("cat ") and command not in labels:  # no file is opened twice
-            command = next_command(folder, target, opened=True)
-        return labels.get(command, command)
+@dataclass(frozen=True, kw_only=True)
+class FilterTaskFlags(TaskFile, Repositories, Output, Overwriting, Compatible):
+    """The flags of this stage."""
 
 
-class Wanderer(ScriptedPolicy):
-    """Any of the commands on offer, each as likely; the same episode seed draws the same ones: the floor."""
+@recorded("reflect filter_task", reads=("task_file", "repo_dir"))
+@stage(
+    "task_file",
+    defaults={"output": "data/auto_explore/tasks_filtered/data.json"},
+    helps={
+        "task_file": "a file of tasks, or a folder of them (beside others, data.json counts only for a repository called data).",
+        "compat": "fixed, or published: a task with a blank in its file's name is dropped.",
+    },
+)
+def filter_task(flags: FilterTaskFlags, /) -> None:
+    """Drop tasks that cannot be asked or played, and join duplicates."""
+    from sweet_rl.runs import new_file
 
-    name = "wanderer"
+    new_file(flags.output, "output", overwrite=flags.overwrite)
+    source = Path(flags.task_file)
+    files = [source]
+    if source.is_dir():
+        files = [file for file in sorted(source.glob("*.json")) if not is_record(file)]
+        if not files:
+            raise UsageError(f"There is no .json file in {flags.task_file!r}; gen_task writes such files.")
+    tasks = [
+        task
+        for file in files
+        for task in read_list(file, STAGES)
+        if len(files) == 1 or file.name != ALL_QUESTIONS or task.get("root") == file.stem
+    ]
+    if not Path(flags.repo_dir).is_dir():
+        raise UsageError(
+            f"There is no folder {flags.repo_dir!r}. --repo_dir names the filtered repositories."
+        )
+    stay, dropped = clean_tasks(tasks, Path(flags.repo_dir), compat=flags.compat)
+    write_list(Path(flags.output), stay)
+    print(f"{len(stay)} of {len(tasks)} tasks are in {flags.output}")
+    if dropped:
+        print(f"Dropped: {', '.join(f'{count} {reason}' for reason, count in dropped.most_common())}")
 
-    def _say(self, observation: Observation) -> str:
-        labels = list(offered_commands(observation.messages[-1].content, ACTION_HEAD)) or ["0"]
-        return Random(derive_seed(observation.seed, observation.turn, "wanderer")).choice(labels)
+
+_LEFTOVERS: Final = frozenset(
+    ["copilot_cmds", "reasons", "reason", "commands_reason", "commands_copilot_cmds", "commands"]
+)
+"""Fields of older files that nothing reads."""
+
+
+def clean_tasks(
+    tasks: Iterable[Mapping[str, Json]], repositories: Path, *, compat: Compat = "fixed"
+) -> tuple[list[Record], Counter[str]]:
+    """Drop what cannot be asked, bring paths into the form that is played, join duplicates; the tasks that
+    stay, and how many went, by reason. Where one question was asked about several files of a repository,
+    all are right: each task then lists them in `targets`."""
+    dropped = Counter[str]()
+    first: dict[tuple[str, str, str], Record] = {}
+    same: dict[tuple[str, str], list[Record]] = {}
+    for given in tasks:
+        if reason := _why_dropped(given, repositories, compat=compat):
+            dropped[reason] += 1
+            continue
+        task = {name: value for name, value in given.items() if name not in _LEFTOVERS}
+        task["optimal_path"] = played_path(task["optimal_path"], compat=compat)
+        root, question = str(task["root"]), str(task["question"])
+        kept = first.setdefault((root, str(task["filename"]), question), task)
+        if kept is task:
+            same.setdefault((root, " ".join(question.casefold().split())), []).append(task)
+            continue
+        dropped["twice"] += 1
+        there = kept.setdefault("trajectories", [])
+        for trajectory in task.get("trajectories") or []:  # under the next free numbers of their kind
+            kind = "positive" if str(trajectory.get("info", "")).startswith("positive") else "negative"
+            number = sum(str(other.get("info", "")).startswith(kind) for other in there)
+            there.append({**trajectory, "info": f"{kind}{number}"})
+        if not there:
+            del kept["trajectories"]
+    for alike in same.values() if compat == "fixed" else ():
+        for task in alike if len(alike) > 1 else ():
+            task["targets"] = [one["filename"] for one in alike]
+    return list(first.values()), dropped
+
+
+def _why_dropped(task: Mapping[str, Json], repositories: Path, *, compat: Compat) -> str:
+    """The reason why a task cannot stay, in a word or two; "" when it can."""
+
+    def inside(path: str) -> bool:
+        """Whether a relative path stays below where it begins."""
+        parts = PurePosixPath(path).parts
+        return bool(parts) and not path.startswith("/") and ".." not in parts
+
+    if not str(task.get("question") or "").strip():
+        return "no question"
+    root, name, path = task.get("root"), task.get("filename"), task.get("optimal_path")
+    if not isinstance(root, str) or not isinstance(name, str) or not isinstance(path, list):
+        return "not a task"
+    if not inside(root) or not (repositories / root).is_dir():
+        return "no such repository"
+    if not inside(name) or not (repositories / root / name).is_file():
+        return "no such file"
+    return why_unplayable([str(command) for command in path], compat=compat)
+
+
+def played_path(commands: Iterable[Any], *, compat: Compat = "fixed") -> list[str]:
+    """Commands as they are offered: no `ls`, names quoted where that is needed, `id` behind a last `cat`."""
+    path = []
+    for command in commands:
+        verb, _, rest = str(command).strip().partition(" ")
+        words = split_command(rest)
+        # a name with blanks may stand there bare
+        target = unwrap(words[0] or "") if len(words) == 1 else rest.strip()
+        if verb != "ls":
+            path.append(f"{verb} {wrap(target, compat=compat)}" if target else verb)
+    if path and path[-1].startswith("cat "):
+        path.append(f"id {path[-1].removeprefix('cat ')}")
+    return path
+
+
+SHARES: Final[dict[str, int]] = {"train": 7, "validate": 2, "test": 1}
+"""File name to share, in tenths."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitDataFlags(TaskFile, Seeded, Overwriting, Compatible):
+    """The flags of this stage."""
+
+    by_repo: bool = flag(
+        False, "all tasks of a repository go to one part, so that tests are on repositories never seen."
+    )
+
+
+@recorded("reflect split_data", reads=("task_file",))
+@stage(
+    "task_file",
+    helps={
+        "task_file": "tasks, as reflection_negative writes them. Those without a question are left out.",
+        "compat": "fixed, or published: each task by a draw of its own, so that the shares hold only about.",
+    },
+)
+def split_data(flags: SplitDataFlags, /) -> None:
+    """Divide tasks 7:2:1 into train.json, validate.json, test.json beside the file."""
+    from sweet_rl.runs import new_file
+
+    source = Path(flags.task_file)
+    for name in SHARES:
+        new_file(source.with_name(f"{name}.json"), "task_file in another folder", overwrite=flags.overwrite)
+    tasks = read_list(source, STAGES)
+    parts = split_tasks(tasks, seed=flags.seed, by_repo=flags.by_repo, compat=flags.compat)
+    for name, part in parts.items():
+        write_list(source.with_name(f"{name}.json"), part)
+        print(f"{len(part)} of {len(tasks)} tasks are in {source.with_name(f'{name}.json')}")
+
+
+def split_tasks(
+    tasks: Sequence[Mapping[str, Json]], *, seed: int = 0, by_repo: bool = False, compat: Compat = "fixed"
+) -> dict[str, list[Mapping[str, Json]]]:
+    """Give every task with a question to one of the three parts; within a part the order stays."""
+    asked = [task for task in tasks if str(task.get("question") or "").strip()]
+    draws = random.Random(seed)
+    whole = {name: divmod(tenths * len(asked), 10) for name, tenths in SHARES.items()}
+    sizes = {name: size for name, (size, _) in whole.items()}
+    for name in sorted(SHARES, key=lambda name: -whole[name][1])[: len(asked) - sum(sizes.values())]:
+        sizes[name] += 1  # the largest remainders get what is left
+    if compat == "published":
+        parts = [draws.choices(list(SHARES), list(SHARES.values()))[0] for _ in asked]
+    elif by_repo:
+        counts = Counter(str(task["root"]) for task in asked)
+        names = sorted(counts)
+        draws.shuffle(names)  # equally large ones come in any order
+        part: dict[str, str] = {}
+        for place, name in enumerate(sorted(names, key=lambda name: -counts[name])):
+            empty = [one for one in SHARES if one not in part.values()]
+            open_parts = empty if len(names) - place <= len(empty) else list(SHARES)
+            part[name] = max(open_parts, key=sizes.__getitem__)
+            sizes[part[name]] -= counts[name]
+        parts = [part[str(task["root"])] for task in asked]
+    else:
+        parts = [part for part, size in sizes.items() for _ in range(size)]
+        draws.shuffle(parts)
+    return {name: [task for task, part in zip(asked, parts, strict=True) if part == name] for name in SHARES}

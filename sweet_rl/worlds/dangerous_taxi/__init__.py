@@ -12,7 +12,6 @@ from sweet_rl.cli.stage import StageEntry
 from sweet_rl.contracts import Policy
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Settings, flag
-from sweet_rl.prompts import load_prompt
 from sweet_rl.text_game import TextGame
 from sweet_rl.worlds.base import Rows, no_agent, one_level, tasks_in
 from sweet_rl.worlds.options import AgentRequest, Learning, Level, LevelRequest, Measured, Options, TaskLists
@@ -120,6 +119,7 @@ class DangerousTaxi(TextGameWorld):
         flags=TaxiMeasured,
         measured=measured,
     )
+    agent_prompt = "llm_agent_taxi_prompt"
     player_rules = (
         "Fetch the passenger (P) with the taxi (T) and bring them to the destination (D): type "
         "the number of an action. O: the taxi is where they wait, X: they are in it. An action that changes "
@@ -143,9 +143,6 @@ class DangerousTaxi(TextGameWorld):
             with_history=taxi.with_history,
             compat=options.compat,
         )
-
-    def system_prompt(self) -> str:
-        return load_prompt("llm_agent_taxi_prompt.txt")
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
         from sweet_rl.worlds.dangerous_taxi.tasks import TaxiDriver

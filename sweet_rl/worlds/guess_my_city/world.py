@@ -13,7 +13,6 @@ from importlib.resources import files
 from typing import Any, Final
 
 from sweet_rl.contracts import Env, User
-from sweet_rl.prompts import load_prompt
 from sweet_rl.worlds.base import Rows
 from sweet_rl.worlds.options import Answers, Archer, TaskLists
 from sweet_rl.worlds.question_games.game import (
@@ -90,6 +89,7 @@ class GuessMyCity(QuestionGame):
     )
     player = "sweet_rl.mini.cities.asker:make_player"
     archer = Archer(config="archer_city", games_shown=6, shown_action=written_question)
+    agent_prompt = "llm_agent_city_prompt"
     player_rules = (
         "I come from a big city. Find out which: ask me about it, and guess it by its name "
         '("Is it Oslo?"). You have {turns} questions.'
@@ -97,9 +97,6 @@ class GuessMyCity(QuestionGame):
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
         return guess_my_city_tasks(where)
-
-    def system_prompt(self) -> str:
-        return load_prompt("llm_agent_city_prompt.txt")
 
     def maker(self, oracle: User, **rules: Any) -> Callable[[], Env]:
         cities = [row["aliases"] for row in guess_my_city_tasks()]

@@ -145,6 +145,7 @@ class TwentyQuestions(QuestionGame):
         "namer": {},
         "random": {},
     }
+    agent_prompt = "llm_agent_twenty_questions_prompt"
     player_rules = (
         "I am thinking of an object. Find out which: ask questions that I can answer with "
         'yes or no, and guess it by its name ("Is it a teapot?"). You have {turns} questions.'
@@ -155,9 +156,6 @@ class TwentyQuestions(QuestionGame):
 
     def maker(self, oracle: User, **rules: Any) -> Callable[[], Env]:
         return lambda: TwentyQuestionsEnv(oracle, **rules)
-
-    def system_prompt(self) -> str:
-        return load_prompt("llm_agent_twenty_questions_prompt.txt")
 
 
 @dataclass(frozen=True, kw_only=True)

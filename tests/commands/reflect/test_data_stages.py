@@ -17,16 +17,14 @@ from sweet_rl.types import Message, Observation, StepResult, StopReason
 from sweet_rl.users.protocol import FaultProfile
 from sweet_rl.worlds import Learning, Scores, World
 from sweet_rl.worlds.alfworld.data import alfworld_gen_sft, alfworld_reflection
-from sweet_rl.worlds.auto_explore.data_texts import success_by_level
-from sweet_rl.worlds.auto_explore.stages import (
+from sweet_rl.worlds.auto_explore.data_tasks import filter_repo, gen_task
+from sweet_rl.worlds.auto_explore.data_texts import (
     auto_explore_gpt,
-    filter_repo,
-    filter_task,
     gen_sft,
-    gen_task,
     reflection_negative,
-    split_data,
+    success_by_level,
 )
+from sweet_rl.worlds.auto_explore.tasks import filter_task, split_data
 from sweet_rl.worlds.dangerous_taxi.data import taxi_gen_sft, taxi_reflection
 from tests.reflect_data.serving import talking
 

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import tempfile
+from importlib import import_module
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from sweet_rl.errors import DataError, UsageError
+from sweet_rl.mini import repository_teacher
 from sweet_rl.mini.repositories import make_repository
 from sweet_rl.mini.repository_teacher import known_questions
 from sweet_rl.online.reflect.play import Level, chosen, starts_of
@@ -19,20 +21,25 @@ from sweet_rl.reflect_data.jobs import Job
 from sweet_rl.reflect_data.texts import read_list, write_list
 from sweet_rl.worlds import load_tasks
 from sweet_rl.worlds.auto_explore.data_tasks import (
-    SourceFile,
     ask_about,
     block_of,
-    clean_tasks,
     extract_questions,
-    filter_repositories,
+    filter_repo,
+    gen_task,
     plan_questions,
-    split_tasks,
     why_left_out,
-    write_questions,
 )
 from sweet_rl.worlds.auto_explore.data_texts import task_of
 from sweet_rl.worlds.auto_explore.options import Levels
-from sweet_rl.worlds.auto_explore.tasks import explore_tasks, levels_of, load_dataset, targets_of, task_rows
+from sweet_rl.worlds.auto_explore.tasks import (
+    clean_tasks,
+    explore_tasks,
+    levels_of,
+    load_dataset,
+    split_tasks,
+    targets_of,
+    task_rows,
+)
 
 from .goldens import Scripted
 
@@ -181,7 +188,7 @@ def listing(folder):
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
-def test_recorded_filter_of_repositories(golden, repositories, tmp_path):
+def test_recorded_filter_of_repositories(golden, repositories, tmp_path, capsys):
     source = tmp_path / "in"  # the fixture and a few files that must go
     shutil.copytree(repositories / "shop", source / "shop")
     for name in golden["filter_repo"]["input"]:
@@ -190,15 +197,15 @@ def test_recorded_filter_of_repositories(golden, repositories, tmp_path):
         if not path.exists():
             path.write_bytes("é".encode("latin-1") * 20 if path.stem == "latin" else b"x = 1\n" * 10)
     assert listing(source) == golden["filter_repo"]["input"]
-    repositories, files, _ = filter_repositories(source, tmp_path / "out", compat="published")
+    filter_repo(str(source), output=str(tmp_path / "out"), compat="published")
     assert listing(tmp_path / "out") == golden["filter_repo"]["output"]
-    assert (repositories, files) == (1, len(golden["filter_repo"]["output"]))
-    filter_repositories(source, tmp_path / "ours")
+    assert f"1 repositories with {len(golden['filter_repo']['output'])} files" in capsys.readouterr().out
+    filter_repo(str(source), output=str(tmp_path / "ours"))
     more = {"shop/pricing.py", "shop/docs/pricing.txt"}
     assert set(listing(tmp_path / "ours")) - set(golden["filter_repo"]["output"]) == more
 
 
-def test_odd_entries_are_left_out_and_never_followed(tmp_path):
+def test_odd_entries_are_left_out_and_never_followed(tmp_path, capsys):
     source = tmp_path / "in/r"
     (source / "ci").mkdir(parents=True)
     for name in ("kept.md", "line\nbreak.md"):
@@ -207,14 +214,15 @@ def test_odd_entries_are_left_out_and_never_followed(tmp_path):
     (source / "link.md").symlink_to("/etc/passwd")
     (source / "binary.py").write_bytes(bytes(range(256)))
     os.mkfifo(source / "pipe.txt")
-    *_, left_out = filter_repositories(tmp_path / "in", tmp_path / "out")
+    filter_repo(str(tmp_path / "in"), output=str(tmp_path / "out"))
     assert [path.name for path in (tmp_path / "out/r").iterdir()] == ["kept.md"]
-    odd = {"link or special file": 3, "control character in name": 1, "not UTF-8 text": 1, "name": 1}
-    assert left_out == odd
+    _, _, left_out = capsys.readouterr().out.partition("Left out: ")
+    odd = {"3 link or special file", "1 control character in name", "1 not UTF-8 text", "1 name"}
+    assert {*left_out.strip().split(", ")} == odd
     with pytest.raises(UsageError, match="being copied"):
-        filter_repositories(tmp_path / "in", source / "out")
+        filter_repo(str(tmp_path / "in"), output=str(source / "out"))
     with pytest.raises(UsageError, match="no folder"):
-        filter_repositories(tmp_path / "gone", tmp_path / "out")
+        filter_repo(str(tmp_path / "gone"), output=str(tmp_path / "out"))
     kept = {"pricing": True, "ci": False, "build-ci": False, "social_ci_x": False, "circle": True}
     for name, stays in kept.items():
         assert (why_left_out(Path(__file__).parent / name) != "name") == stays
@@ -237,11 +245,11 @@ def test_which_files_are_asked_about(tmp_path):
                 (tmp_path, "published"),
             )
         )
-    few = {file.path for file in planned.values() if file.repository == "r"}
+    few = {path for repository, path in planned.values() if repository == "r"}
     assert few == {"a.py", "src/__init__.py", "x/y.csv"}  # the last pattern is anchored
     assert len(planned) == 3 + 50
     assert (again, nothing) == (planned, {})
-    many = [file.path for file in apart.values() if file.repository == "s"]
+    many = [path for repository, path in apart.values() if repository == "s"]
     assert len(many) == 50 > len(set(many))  # with replacement
 
 
@@ -285,9 +293,7 @@ def test_the_embedded_teacher_asks_what_a_made_repository_knows_of_an_unchanged_
 
 def ask(folder, teacher, path="r/a.md"):
     repository, _, name = path.partition("/")
-    return asyncio.run(
-        ask_about(Job(path, SourceFile(repository, name)), teacher, source=folder, count_tokens=len)
-    )
+    return asyncio.run(ask_about(Job(path, (repository, name)), teacher, source=folder))
 
 
 def test_a_file_is_asked_about_in_the_published_form(tmp_path):
@@ -302,9 +308,6 @@ def test_a_file_is_asked_about_in_the_published_form(tmp_path):
     path = ["ls", "cd docs", "ls", "cat a.csv"]
     made = {"question": "How many?", "answer": "40", "optimal_path": path, "filename": "docs/a.csv"}
     assert done.result == [{**made, "root": "r", "n_level": 1, "model": "scripted"}]
-    planned = plan_questions(tmp_path)
-    assert write_questions(tmp_path / "out", planned, {"r/docs/a.csv": done.result}) == 1
-    assert read_list(tmp_path / "out/data.json") == read_list(tmp_path / "out/r.json") == done.result
     (tmp_path / "r/a.md").write_text("word " * 80)
     (tmp_path / "r/b.md").write_bytes(b"\xff\xfe" * 80)
     for name, kind in (("r/a.md", "malformed_reply"), ("r/b.md", "unreadable_file")):
@@ -313,13 +316,18 @@ def test_a_file_is_asked_about_in_the_published_form(tmp_path):
         assert kind != "malformed_reply" or done.failures[0].detail == "I would rather not."
 
 
-def test_a_repository_may_be_called_data(tmp_path):
-    for name in ("data", "r"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "a.md").write_text("word " * 80)
-    found = {f"{name}/a.md": [{"question": name, "root": name}] for name in ("data", "r")}
-    assert write_questions(tmp_path / "out", plan_questions(tmp_path), found) == 2
-    assert [task["root"] for task in read_list(tmp_path / "out/data.json")] == ["data", "r"]
+def test_a_repository_may_be_called_data(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made = import_module("sweet_rl.mini.repositories")
+    made.write_into(Path("repos"), [make_repository("service-1")])
+    Path("repos/service-1").rename("repos/data")
+    shutil.copytree("repos/data", "repos/r")
+    monkeypatch.setattr(repository_teacher, "known_questions", lambda name, *_: f"QUERY: {name}?\nANSWER: a")
+    gen_task(repo_dir="repos", output="out", quiet=True)
+    both = read_list(Path("out/data.json"))
+    assert [task["root"] for task in both] == sorted(task["root"] for task in both)
+    assert {task["question"] for task in both} == {"data?", "r?"}
+    assert read_list(Path("out/r.json")) == [task for task in both if task["root"] == "r"]
 
 
 def test_filter_task(golden, repositories):

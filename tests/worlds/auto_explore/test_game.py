@@ -14,7 +14,7 @@ from sweet_rl.errors import UsageError
 from sweet_rl.mini.repositories import make_repository
 from sweet_rl.types import Message, Observation
 from sweet_rl.worlds import load_tasks
-from sweet_rl.worlds.auto_explore.game import ExploreGame, all_commands
+from sweet_rl.worlds.auto_explore.game import ExploreGame, PlanningExplorer, Wanderer, all_commands
 from sweet_rl.worlds.auto_explore.options import ACTION_HEAD
 from sweet_rl.worlds.auto_explore.repositories import (
     Entry,
@@ -30,7 +30,6 @@ from sweet_rl.worlds.auto_explore.repositories import (
     wrap,
 )
 from sweet_rl.worlds.auto_explore.sandbox import PIECES, Sandbox, bytes_shown, truncate
-from sweet_rl.worlds.auto_explore.tasks import PlanningExplorer, Wanderer
 from sweet_rl.worlds.text_games import TextGameEnv
 from tests.worlds.playing import played
 
