@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from sweet_rl import tracking
 from sweet_rl.cli.stage import recorded, stage
@@ -22,10 +22,6 @@ from sweet_rl.types import Trajectory
 def check_rows_path(path: str) -> None:
     if Path(path).suffix != ".jsonl":
         raise UsageError(f"--output_path must end with .jsonl, got {path!r}.")
-
-
-OPENRLHF_DRIFT: Final = 0.05
-"""Share of pairs: by default more drift is refused for OpenRLHF."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,9 +87,8 @@ def export_pairs(flags: ExportPairsFlags, /) -> None:
     loaded = load_tokenizer(str(flags.tokenizer))
     check_tokenizers(pairs, loaded, allowed=flags.other_tokenizer)
     exporter = PairExporter(loaded, layout=flags.format)
-    rows, report, limit = exporter.rows(pairs), exporter.report, flags.max_drift
-    if limit is None:
-        limit = OPENRLHF_DRIFT if flags.format == "openrlhf" else 1.0
+    rows, report = exporter.rows(pairs), exporter.report
+    limit = {"openrlhf": 0.05}.get(flags.format, 1.0) if flags.max_drift is None else flags.max_drift
     if report.drift > limit:  # refuse texts that would train on other tokens than were sampled
         raise UsageError(
             f"The texts of {len(report.drifted):,} of {report.sampled:,} pairs ({report.drift:.0%}) become other "
@@ -106,9 +101,6 @@ def export_pairs(flags: ExportPairsFlags, /) -> None:
     print(f"{len(rows):,} pairs are in {flags.output_path}.")
     for line in report.lines():
         print(line[:1].upper() + line[1:] + ".")
-
-
-_ENDINGS = {"inspect": ".eval", "atif": "", "trajectories": ".jsonl"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +119,7 @@ class ExportFlags(InputPath, OutputPath, Overwriting):
     def check_together(self) -> None:
         """Whether the ending of the output is that of what is written, and credit has a place in it."""
         super().check_together()
-        ending = _ENDINGS[self.to]
+        ending = {"inspect": ".eval", "atif": "", "trajectories": ".jsonl"}[self.to]
         if Path(self.output_path).suffix != ending:
             what = f"a file that ends with {ending}" if ending else "a folder, whose name has no ending"
             raise UsageError(f"--to {self.to} writes {what}, got {self.output_path!r}.")
@@ -154,6 +146,7 @@ def export(flags: ExportFlags, /) -> None:
     source, target = Path(flags.input_path), Path(flags.output_path)
     if not source.is_file() and not (flags.to == "trajectories" and source.is_dir()):
         raise UsageError(f"--input_path {flags.input_path!r} is no file.")
+    from sweet_rl.integrations.logs import credited, write_documents
     from sweet_rl.records import load_trajectories, replace_rows, trajectory_to_row
     from sweet_rl.runs import new_file, new_folder
 
@@ -165,8 +158,6 @@ def export(flags: ExportFlags, /) -> None:
         problem, repair = f"is the same in {count} rows", "Export the file of each run by itself."
         raise DataError(problem, path=source, field="task_id, sample_index", value=key, repair=repair)
     if flags.credit is not None:
-        from sweet_rl.integrations.logs import credited
-
         found = credited(found, Path(flags.credit))
     tracking.writes(target, folder=to_folder)
     if flags.to == "inspect":
@@ -174,8 +165,6 @@ def export(flags: ExportFlags, /) -> None:
     elif flags.to == "trajectories":
         replace_rows(target, map(trajectory_to_row, found))
     else:
-        from sweet_rl.integrations.logs import write_documents
-
         write_documents(found, target)
     print(f"{len(found)} trajectories are in {flags.output_path}")
     if flags.to == "trajectories" and (unrewarded := sum(one.reward is None for one in found)):
@@ -186,12 +175,11 @@ def trajectories_of(source: Path) -> list[Trajectory]:
     """The dialogues of another tool's file: a log of inspect_ai, an ATIF document, or a folder of these."""
     from sweet_rl.integrations.logs import read_documents, trajectories_in
 
-    document = None
     if source.suffix == ".json":
         with contextlib.suppress(ValueError):  # said by the reader of documents
             document = json.loads(source.read_bytes())
-    if isinstance(document, dict) and "eval" in document:
-        return trajectories_in(document, source)
+            if isinstance(document, dict) and "eval" in document:
+                return trajectories_in(document, source)
     if source.is_dir() or source.suffix == ".json":
         return read_documents(source)
     if source.suffix == ".eval":

@@ -1,5 +1,4 @@
-"""Every world as a task of inspect_ai: `inspect eval sweet_rl/world -T world=WORLD --model MODEL`, and logs
-(`.eval`).
+"""Every world as a task of inspect_ai (`inspect eval sweet_rl/world -T world=WORLD --model MODEL`), and `.eval` logs.
 
 Scores are the reward, whether the goal was reached, and the turns. A sample's store has the episode as a row
 of our own files; hidden solutions are in a log as a sample's target, which no model is shown.

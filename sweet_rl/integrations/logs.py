@@ -43,15 +43,12 @@ def trajectory_of(
     task_id: str,
     asked: str,
     target: str = "",
-    sample_index: int = 0,
     reward: float | None = None,
     error: str | None = None,
     model: str | None = None,
-    extra: dict[str, Json] | None = None,
+    **more: Any,
 ) -> Trajectory:
-    """A trajectory of a dialogue, instructions included; the `input` of its turns is filled in. No reward
-    where there is an error.
-    """
+    """A dialogue, instructions included, with its turns' `input` filled in; no reward where there is an error."""
     history: list[Message] = []
     before: list[Message] = []
     for one in messages:
@@ -65,13 +62,27 @@ def trajectory_of(
         task=task_from_row(task),
         dialogue_history=tuple(history),
         answer=next((one.content for one in reversed(history) if one.role == "assistant"), None),
-        sample_index=sample_index,
         stop_reason=StopReason.ANSWERED if error is None else StopReason.POLICY_FAILED,
         reward=reward if error is None else None,
         error=None if error is None else Failure("error", error),
         provenance={} if model is None else {"agent_model": model},
-        extra=extra or {},
+        **more,
     )
+
+
+def _text(content: Any) -> str:
+    """A text, or the texts of parts, of which thoughts are left out, and pictures and sounds are named."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    texts = []
+    for part in content:
+        if part["type"] != "reasoning":
+            named = f": {part['source']['path']}" if "source" in part else ""
+            texts.append(part["text"] if part["type"] == "text" else f"[{part['type']}{named}]")
+    return "\n".join(texts)
+
+
+# ---- logs of inspect_ai
 
 
 def no_log(path: Path, why: object) -> DataError:
@@ -86,11 +97,10 @@ def trajectories_in(log: Any, path: Path) -> list[Trajectory]:
         raise no_log(path, "it has no `eval` and `status`")
     if not log.get("samples"):
         raise no_log(path, "it holds no samples: it was written without them, or none was finished")
+    model = str(log["eval"].get("model", "unknown"))
     try:
-        return [
-            _trajectory_in(_whole(one, one.get("attachments") or {}), log["eval"], path)
-            for one in log["samples"]
-        ]
+        whole = (_whole(one, one.get("attachments") or {}) for one in log["samples"])
+        return [_trajectory_in(sample, model, path) for sample in whole]
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise no_log(path, f"a sample cannot be read: {error!r}") from error
 
@@ -106,12 +116,19 @@ def _whole(value: Json, attached: Mapping[str, str]) -> Any:
     return value
 
 
-def _trajectory_in(sample: Mapping[str, Any], played: Mapping[str, Any], path: Path) -> Trajectory:
-    model = str(played.get("model", "unknown"))
+def _trajectory_in(sample: Mapping[str, Any], model: str, path: Path) -> Trajectory:
     if row := (sample.get("store") or {}).get(ROW):
         own = trajectory_from_row(row, path=path)
         return replace(own, provenance={"agent_model": model, **own.provenance})
-    asked, target, reward = sample["input"], sample["target"], _reward(sample)
+    # The first score, or the first number of it; none where that is no number, as of an unscored sample.
+    value: Any = next(iter((sample.get("scores") or {}).values()), {"value": None})["value"]
+    value = next(iter(value.values()), None) if isinstance(value, dict) else value
+    value = _WORDS.get(value.lower(), value) if isinstance(value, str) else value
+    try:
+        reward = float(value) if isfinite(float(value)) else None
+    except (TypeError, ValueError):
+        reward = None
+    asked, target = sample["input"], sample["target"]
     error, limit = sample.get("error"), sample.get("limit")
     why = None if error is None else str(error["message"])
     if why is None and reward is None and limit is not None:
@@ -132,36 +149,36 @@ def _ours(one: Mapping[str, Any], path: Path) -> Message:
     """A message of theirs as text, in which pictures and the like are named, with its thoughts."""
     if one["role"] == "tool" or one.get("tool_calls"):
         raise DataError("has calls of tools, which are no dialogue of texts", path=path, field="messages")
+    said, parts = _text(one["content"]), [] if isinstance(one["content"], str) else one["content"]
     if one["role"] != "assistant":
-        return Message(one["role"], _text(one["content"]))
-    parts = [] if isinstance(one["content"], str) else one["content"]
-    thoughts = [part["reasoning"] for part in parts if part["type"] == "reasoning"]
-    said = _text(one["content"])
-    return AgentTurn("assistant", said, output=said, thoughts="\n\n".join(thoughts) or None)
+        return Message(one["role"], said)
+    thoughts = "\n\n".join(part["reasoning"] for part in parts if part["type"] == "reasoning")
+    return AgentTurn("assistant", said, output=said, thoughts=thoughts or None)
 
 
-def _reward(sample: Mapping[str, Any]) -> float | None:
-    """The first score, or the first number of it; None where that is no number, as of an unscored sample."""
-    first = next(iter((sample.get("scores") or {}).values()), None)
-    value = None if first is None else first["value"]
-    if isinstance(value, dict):
-        value = next(iter(value.values()), None)
-    if isinstance(value, str):
-        value = _WORDS.get(value.lower(), value)
-    try:
-        number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return None
-    return number if isfinite(number) else None
-
-
-# ---- ATIF
+# ---- documents of ATIF
 
 OURS = "sweet_rl"
 """Where `extra` of a step or a document has what the format has no place for."""
 CREDIT = "turn_credit"
 """A row's column with the credit of its turns, in order: rows of a file of `sweet-rl credit`, or null."""
+DOCUMENT = "atif"
+"""A row's column with the document that it was read from."""
 SOURCES = ("system", "user", "agent")
+VERSION = "ATIF-v1.7"
+"""What we write: the first version that has a place for all of it."""
+
+
+def is_turn(step: Mapping[str, Any]) -> bool:
+    """Whether a step of anyone's document is a turn to learn from: a model wrote it, and here first."""
+    copied, written = step.get("is_copied_context"), step.get("llm_call_count") != 0
+    return step["source"] == "agent" and not copied and written
+
+
+def step_credit(turns: Iterable[Mapping[str, Any]]) -> dict[str, Json]:
+    """The column of credit that steps have; nothing where none has any."""
+    credit = [(step.get("extra") or {}).get("credit") for step in turns]
+    return {CREDIT: credit} if any(one is not None for one in credit) else {}
 
 
 def step_of(place: int, entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -199,67 +216,30 @@ def entry_of(step: Mapping[str, Any]) -> dict[str, Any]:
     return entry | {name: value for name, value in known.items() if value is not None}
 
 
-def is_turn(step: Mapping[str, Any]) -> bool:
-    """Whether a step of anyone's document is a turn to learn from: a model wrote it, and here first."""
-    copied, written = step.get("is_copied_context"), step.get("llm_call_count") != 0
-    return step["source"] == "agent" and not copied and written
-
-
-def step_credit(turns: Iterable[Mapping[str, Any]]) -> dict[str, Json]:
-    """The column of credit that steps have; nothing where none has any."""
-    credit = [(step.get("extra") or {}).get("credit") for step in turns]
-    return {CREDIT: credit} if any(one is not None for one in credit) else {}
-
-
-def task_of(document: Path) -> str | None:
-    """The task of the trial that a document is of; None for a document that is in no trial."""
-    trial = document.parent.parent
-    if document.name != "trajectory.json" or document.parent.name != "agent":
-        return None
-    return trial.name.rpartition("__")[0] or trial.name
-
-
-def reward_of(document: Path) -> float | None:
-    """What the verifier of that trial wrote: `reward`, else its first number; None where it wrote nothing."""
-    verifier = document.parent.parent / "verifier"
-    if (verifier / "reward.json").is_file():
-        rewards = json.loads((verifier / "reward.json").read_text())
-        return float(rewards.get("reward", next(iter(rewards.values()))))
-    text = verifier / "reward.txt"
-    return float(text.read_text()) if text.is_file() else None
-
-
-DOCUMENT = "atif"
-"""A row's column with the document that it was read from."""
-
-
 def read_foreign(document: Mapping[str, Any], path: Path) -> Trajectory:
-    """The trajectory of a document, whose reward is its own, or that of the trial whose folder it is in."""
+    """The trajectory of another's document, with its own reward, or what the verifier of its trial wrote.
+
+    A trial's folder is called TASK__TRIAL, and has agent/trajectory.json and the folder verifier.
+    """
     steps: Sequence[Mapping[str, Any]] = document["steps"]
+    trial, verifier = path.parent.parent, path.parent.parent / "verifier"
     name = document.get("trajectory_id") or document.get("session_id") or path.stem
+    if path.name == "trajectory.json" and path.parent.name == "agent":
+        name = trial.name.rpartition("__")[0] or trial.name or name
     reward = ((document.get("final_metrics") or {}).get("extra") or {}).get("reward")
+    if reward is None and (verifier / "reward.json").is_file():
+        rewards = json.loads((verifier / "reward.json").read_text())
+        reward = rewards.get("reward", next(iter(rewards.values())))
+    elif reward is None and (verifier / "reward.txt").is_file():
+        reward = (verifier / "reward.txt").read_text()
     return trajectory_of(
         _messages(steps),
-        task_id=task_of(path) or str(name),
+        task_id=str(name),
         asked=next((_text(one["message"]) for one in steps if one["source"] == "user"), ""),
-        reward=reward_of(path) if reward is None else float(reward),
+        reward=None if reward is None else float(reward),
         model=(document.get("agent") or {}).get("model_name"),
         extra={DOCUMENT: dict(document)} | step_credit(filter(is_turn, steps)),
     )
-
-
-def again(
-    document: Mapping[str, Any], turns: Iterable[Mapping[str, Any]], reward: float | None
-) -> dict[str, Json]:
-    """A document that was read, with what its turns (`extra` of their steps) and it were given since."""
-    made = copy.deepcopy(dict(document))
-    for step, extra in zip(filter(is_turn, made["steps"]), turns, strict=True):
-        if given := {name: extra[name] for name in ("reward", "credit") if name in extra}:
-            step["extra"] = (step.get("extra") or {}) | given
-    if reward is not None:
-        metrics = made["final_metrics"] = made.get("final_metrics") or {}
-        metrics["extra"] = (metrics.get("extra") or {}) | {"reward": reward}
-    return made
 
 
 def _messages(steps: Iterable[Mapping[str, Any]]) -> Iterator[Message]:
@@ -288,44 +268,35 @@ def _messages(steps: Iterable[Mapping[str, Any]]) -> Iterator[Message]:
             yield Message("user", told)
 
 
-def _text(content: Any) -> str:
-    """A text, or the texts of parts, of which thoughts are left out, and pictures and sounds are named."""
-    if content is None or isinstance(content, str):
-        return content or ""
-    texts = []
-    for part in content:
-        if part["type"] != "reasoning":
-            named = f": {part['source']['path']}" if "source" in part else ""
-            texts.append(part["text"] if part["type"] == "text" else f"[{part['type']}{named}]")
-    return "\n".join(texts)
-
-
-VERSION = "ATIF-v1.7"
-"""What we write: the first version that has a place for all of it."""
-
-
 def document_of(one: Trajectory) -> dict[str, Json]:
-    """A trajectory as a document; one that was read from another's document becomes that document again."""
+    """A trajectory as a document; one that was read from another's becomes that again, with what it was given since."""
     row = trajectory_to_row(one)
     history, credit = row.pop("dialogue_history"), row.pop(CREDIT, None)
     steps = [step_of(place, entry) for place, entry in enumerate(history, 1)]
     turns = [step for step, entry in zip(steps, history, strict=True) if "input" in entry]
     for step, known in zip(turns, credit or (), strict=False):
         step["extra"] |= {} if known is None else {"credit": known}
-    if (theirs := row.get(DOCUMENT)) is not None:
-        return again(theirs, [step["extra"] for step in turns], one.reward)
+    earned = {} if one.reward is None else {"extra": {"reward": one.reward}}
+    if DOCUMENT in row:
+        made: dict[str, Json] = copy.deepcopy(dict(row[DOCUMENT]))
+        for step, own in zip(filter(is_turn, made["steps"]), turns, strict=True):
+            if given := {name: own["extra"][name] for name in ("reward", "credit") if name in own["extra"]}:
+                step["extra"] = (step.get("extra") or {}) | given
+        if earned:
+            metrics = made["final_metrics"] = made.get("final_metrics") or {}
+            metrics["extra"] = (metrics.get("extra") or {}) | earned["extra"]
+        return made
     name, known = f"{one.task.task_id}.{one.sample_index}", one.provenance
     counts = [step.get("metrics", {}).get("completion_tokens") for step in turns]
+    tokens = {} if None in counts else {"total_completion_tokens": sum(counts)}
+    agent = {"name": str(known.get("agent", OURS)), "version": str(known.get("sweet_rl", __version__))}
     return {
         "schema_version": VERSION,
         "session_id": str(known.get("run", name)),
         "trajectory_id": name,
-        "agent": {"name": str(known.get("agent", OURS)), "version": str(known.get("sweet_rl", __version__))}
-        | ({"model_name": str(known["agent_model"])} if "agent_model" in known else {}),
+        "agent": agent | ({"model_name": str(known["agent_model"])} if "agent_model" in known else {}),
         "steps": steps,
-        "final_metrics": {"total_steps": len(steps)}
-        | ({} if None in counts else {"total_completion_tokens": sum(counts)})
-        | ({} if one.reward is None else {"extra": {"reward": one.reward}}),
+        "final_metrics": {"total_steps": len(steps)} | tokens | earned,
         "extra": {OURS: row},
     }
 

@@ -1,7 +1,4 @@
-"""Every world as an OpenEnv environment: reset, step and state over HTTP and WebSockets.
-
-One session is one client with an episode of its own; all share the open world. `serve_env` serves it.
-"""
+"""Every world as an OpenEnv environment, which `serve_env` serves: a session is a client with an episode of its own."""
 
 from __future__ import annotations
 
@@ -33,9 +30,7 @@ class Say(Action):
 
 
 class Heard(Observation):
-    """What the agent may see: what it is told next, the dialogue as a chat model is given it, the name of the
-    task.
-    """
+    """What the agent may see: what it is told next, the dialogue as chat models are given it, the task's name."""
 
     text: str = ""
     messages: list[dict[str, str]] = []  # noqa: RUF012 - pydantic copies it

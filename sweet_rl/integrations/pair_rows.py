@@ -1,17 +1,16 @@
 """Preference pairs as other trainers read them: TRL's DPOTrainer and OpenRLHF's train_dpo. No torch.
 
-Both score everything behind the prompt: whole dialogues are cut where the agent begins the first turn in
-which they may differ. Both tokenise texts again, which may give other tokens than were sampled: drift. Rows
-for TRL carry the ids, too.
+Both score everything behind the prompt: whole dialogues are cut where the agent begins the first turn in which they may
+differ. Both tokenise texts again, which may give other tokens than were sampled: drift. Rows for TRL carry the ids, too.
 """
 
 from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from sweet_rl.chat import tokenizer_digest
 from sweet_rl.chat.turns import common_beginning
@@ -21,14 +20,6 @@ from sweet_rl.training.encoding import RowTurns, TurnEncoder
 from sweet_rl.types import Json
 
 Layout = Literal["trl", "openrlhf"]
-
-
-class _Parts(NamedTuple):
-    """A pair as what both sides begin with and how they continue, each closed with the end token."""
-
-    prompt: str
-    chosen: str
-    rejected: str
 
 
 @dataclass(slots=True)
@@ -77,8 +68,7 @@ class ExportReport:
 
 
 class PairExporter:
-    """Pairs to rows with the fields `prompt`, `chosen` and `rejected`, whose texts end with the end token of
-    a turn.
+    """Pairs to rows with the fields `prompt`, `chosen` and `rejected`, whose texts end with the end token of a turn.
 
     With `trl` rows also have `prompt_ids`, `chosen_ids` and `rejected_ids`, the tokens that training here sees,
     and a begin token at the start is dropped where the tokenizer adds it by itself; `openrlhf` keeps it.
@@ -102,30 +92,35 @@ class PairExporter:
         """One row for each pair, in their order."""
         rows: list[dict[str, Json]] = []
         for pair in pairs:
-            parts, report = self._parts(pair), self.report
-            row: dict[str, Json] = parts._asdict()
+            report, ours = self.report, pair.tokenizer == self._digest
+            # whether both sides carry ids of this tokenizer behind a prompt
+            sampled = ours and bool(pair.sides[0].ids and pair.sides[1].ids and pair.prompt.text)
+            prompt, *sides = self._parts(pair, sampled=sampled)
+            row: dict[str, Json] = {"prompt": prompt, "chosen": sides[0], "rejected": sides[1]}
             if self._layout == "trl":
                 if self._begin:
-                    report.text_before_begin += not parts.prompt.startswith(self._begin)
-                    row["prompt"] = parts.prompt.removeprefix(self._begin)
-                row |= self._ids(parts, pair)
+                    report.text_before_begin += not prompt.startswith(self._begin)
+                    row["prompt"] = prompt.removeprefix(self._begin)
+                row |= self._ids(prompt, pair)
             rows.append(row)
             report.whole += not pair.prompt
-            report.same += parts.chosen == parts.rejected
-            if pair.tokenizer == self._digest:
-                sampled = [side.ids for side in pair.sides if side.ids is not None]
-                report.cut += sum(ids[-1] != self._end_id for ids in sampled)
-                if self._sampled(pair):
-                    report.sampled += 1
-                    if self._drifts(parts, sampled):
-                        report.drifted.append(pair.place)
+            report.same += sides[0] == sides[1]
+            report.sampled += sampled
+            known = [side.ids for side in pair.sides if ours and side.ids is not None]
+            report.cut += sum(ids[-1] != self._end_id for ids in known)
+            if sampled:  # do the texts become other tokens, an end token behind those that lack it?
+                before = self._tokens(prompt)
+                closed = [[*ids, *([] if ids[-1] == self._end_id else [self._end_id])] for ids in known]
+                again = [self._tokens(prompt + text) for text in sides]
+                if again != [before + ids for ids in closed]:
+                    report.drifted.append(pair.place)
         return rows
 
-    def _parts(self, pair: DataRow) -> _Parts:
-        """What both sides begin with, up to where the agent speaks, and how each goes on."""
+    def _parts(self, pair: DataRow, *, sampled: bool) -> tuple[str, str, str]:
+        """What both sides begin with, up to where the agent speaks, and how each goes on, closed with the end token."""
         texts, starts = list[str](), list[set[int]]()
         for side in pair.sides:
-            turns = self._rows.of(pair, side, sampled=self._sampled(pair))
+            turns = self._rows.of(pair, side, sampled=sampled)
             wholes = [turn.prompt + turn.lead + turn.text + self._end for turn in turns]
             for whole, turn in zip(wholes, turns[1:], strict=False):
                 if not turn.prompt.startswith(whole):
@@ -154,19 +149,14 @@ class PairExporter:
             )
         at = min(shared) if pair.prompt else max(shared)
         self.report.several_turns += any(max(own) > at for own in starts)
-        return _Parts(texts[0][:at], texts[0][at:], texts[1][at:])
+        return texts[0][:at], texts[0][at:], texts[1][at:]
 
-    def _sampled(self, pair: DataRow) -> bool:
-        """Whether both sides carry ids of this tokenizer behind a prompt."""
-        ids = pair.sides[0].ids and pair.sides[1].ids
-        return bool(ids and pair.prompt.text) and pair.tokenizer == self._digest
-
-    def _ids(self, parts: _Parts, pair: DataRow) -> dict[str, Json]:
+    def _ids(self, prompt: str, pair: DataRow) -> dict[str, Json]:
         """The tokens that training here sees, in three parts."""
         encoded, _ = self._encoder.encode([pair])
         chosen, rejected = (side.branches[-1].ids for side in encoded[0].sides)
         # of whole dialogues: a blank behind the header may be one token with what follows
-        columns = zip(self._tokens(parts.prompt), chosen, rejected, strict=False)
+        columns = zip(self._tokens(prompt), chosen, rejected, strict=False)
         shared = sum(1 for _ in itertools.takewhile(lambda tokens: len(set(tokens)) == 1, columns))
         if pair.prompt:
             shared = encoded[0].sides[0].branches[-1].scored[0].start
@@ -175,15 +165,6 @@ class PairExporter:
             "chosen_ids": list(chosen[shared:]),
             "rejected_ids": list(rejected[shared:]),
         }
-
-    def _drifts(self, parts: _Parts, sampled: Sequence[tuple[int, ...]]) -> bool:
-        """Whether the texts become other tokens than were sampled, an end token behind those that lack it."""
-        prompt = self._tokens(parts.prompt)
-        return any(
-            self._tokens(parts.prompt + text)
-            != [*prompt, *ids, *([] if ids[-1] == self._end_id else [self._end_id])]
-            for text, ids in zip((parts.chosen, parts.rejected), sampled, strict=True)
-        )
 
     def _tokens(self, text: str) -> list[int]:
         ids: list[int] = self._tokenizer(text, add_special_tokens=False)["input_ids"]

@@ -1,5 +1,4 @@
-"""Stages over a Ray cluster (`--fan_out ray`); the only module that knows Ray, imported when workers are
-opened.
+"""Stages over a Ray cluster (`--fan_out ray`); the only module that knows Ray, imported when workers are opened.
 
 A worker is a process in the cluster that builds its part of a stage once (a model, a sandbox, browsers) and
 is asked again and again. When one dies, what it had in hand is asked of another, and a new one is started. On
@@ -223,9 +222,7 @@ class _Host:
 def open_workers(
     flags: Any, build: Build, *, at_once: int | None = None, use_gpus: bool
 ) -> Iterator[Workers]:
-    """Connect to the cluster that the flags say, outside of an event loop; on leaving, end the workers and
-    the connection.
-    """
+    """Connect to the flags' cluster, outside of an event loop; on leaving, end the workers and the connection."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to Ray's makers
     address = flags.ray_address
     if address != "local":  # one try to connect takes 40 s when the cluster is gone, and Ray makes 20
@@ -413,9 +410,7 @@ class RayGrader:
         return {name: outputs for some in found for name, outputs in some.items()}
 
     def _in_order(self, method: str, items: Sequence[Any], *more: Any) -> Iterator[Any]:
-        """Ask for pieces, a few more at once than there are workers, and yield the answers in order; the loop
-        runs while we wait.
-        """
+        """Ask for pieces, a few more at once than there are workers; the answers in order. The loop runs while we wait."""
         count = self.workers.count
         size = max(1, min(_ANSWERS, -(-len(items) // (2 * count))))
         begun: deque[asyncio.Task[Any]] = deque()

@@ -164,10 +164,9 @@ def credit_application(
     host: str = "127.0.0.1",
     limits: Limits | None = None,
 ) -> web.Application:
-    """Credit over HTTP: dialogues in, the advantage of every agent turn out, with what it was computed by
-    (`facts`).
+    """Credit over HTTP, with what it was computed by (`facts`) and in which unit (`sweet_rl.preferences.credit`).
 
-    `host` is whose names it answers to. What is computed, and in which unit: `sweet_rl.preferences.credit`.
+    `host` is whose names it answers to.
     """
     import asyncio
 

@@ -1,7 +1,6 @@
 """Every world as an environment of skyrl-gym: importing this module registers `sweet_rl` there.
 
-Its configuration is a `WorldChoice`; of a data set's row it takes `task_id`, and `sample_index` where there
-is one.
+Its configuration is a `WorldChoice`; of a data set's row it takes `task_id`, and `sample_index` where it is there.
 """
 
 from __future__ import annotations
@@ -23,9 +22,7 @@ _INSTEAD = "the methods of sweet_rl.integrations.worlds.SteppedEpisode"
 
 
 class WorldEnv(BaseTextEnv):
-    """One episode of a world: `env_config` are the fields of `WorldChoice`, `extras` the columns of a data
-    set's row.
-    """
+    """One episode of a world: `env_config` are the fields of `WorldChoice`, `extras` a data set's row."""
 
     def __init__(self, env_config: Any = None, extras: Mapping[str, Any] | None = None) -> None:
         super().__init__()

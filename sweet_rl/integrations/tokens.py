@@ -1,7 +1,6 @@
 """Dialogues token by token, and credit on their tokens: what the integrations of trainers share.
 
-A row is a prompt and all that follows: the agent's turns as sampled (mask 1), each a run of ones, and what it
-was told.
+A row is a prompt and all that follows: the agent's turns as sampled, each a run of ones in the mask, and what it was told.
 """
 
 from __future__ import annotations
@@ -24,9 +23,7 @@ Credit = list[float | None]
 
 @dataclass(slots=True)
 class TokenRow:
-    """A prompt, and what follows it; `logprobs` are the sampler's, 0 where `mask` is; `turns` says which
-    turns these are.
-    """
+    """A prompt, and what follows it; `logprobs` are the sampler's, 0 where `mask` is; `turns` are the turns' numbers."""
 
     prompt_ids: list[int]
     response_ids: list[int] = field(default_factory=list)
@@ -95,9 +92,7 @@ def agent_turns(
 
 
 def agent_turn(ids: Sequence[int], encoding: Encoding, given: str = "") -> AgentTurn:
-    """A turn of the sampled ids, special ones written out; `given` is its prompt, "" where a critic's
-    template is to write it.
-    """
+    """A turn of the sampled ids, special ones written out; `given`, its prompt, is "" where a critic's template writes it."""
     width = len(encoding.end_ids)
     ended = tuple(ids[-width:]) == encoding.end_ids
     said = encoding.decode(ids[:-width] if ended else ids)
@@ -116,9 +111,7 @@ def runs(mask: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def centred(credit: Sequence[Credit], groups: Sequence[Hashable]) -> list[Credit]:
-    """Credit less the mean of its group's turns: a critic's mean is not 0, and a policy would learn to like
-    whatever it does.
-    """
+    """Credit less its group's mean: a critic's is not 0, and a policy would learn to like whatever it does."""
     known: defaultdict[Hashable, list[float]] = defaultdict(list)
     for group, values in zip(groups, credit, strict=True):
         known[group] += [value for value in values if value is not None]

@@ -15,8 +15,7 @@ from sweet_rl.types import Json
 
 
 class Rollout:
-    """A `rollout_func` that plays one episode of `sweet-rl serve_env` for every prompt, which is the name of
-    a task.
+    """A `rollout_func` that plays one episode of `sweet-rl serve_env` for every prompt, the name of a task.
 
     A completion is all that follows the first prompt: the agent's tokens as they were sampled, and the
     partner's words, which `env_mask` keeps out of the loss; a turn has `max_tokens` at most.
@@ -38,12 +37,10 @@ class Rollout:
 
     def _play(self, task: str, client: Any, model: Any, tokenizer: Any) -> tuple[list[Any], ...]:
         heard = client.reset(task_id=task)
-        text = _rendered(tokenizer, heard.observation["messages"])
-        prompt = tokenizer(text, add_special_tokens=False)["input_ids"]
-        ids: list[int] = []
-        logprobs: list[float] = []
-        mask: list[int] = []
-        rewards: list[float] = []
+        prompt = tokenizer(_rendered(tokenizer, heard.observation["messages"]), add_special_tokens=False)[
+            "input_ids"
+        ]
+        ids, mask, logprobs, rewards = list[int](), list[int](), list[float](), list[float]()
         while True:
             said, known = self._sample(model, prompt + ids, tokenizer)
             ids, logprobs, mask = ids + said, logprobs + known, mask + [1] * len(said)
@@ -53,10 +50,9 @@ class Rollout:
             rewards.append(heard.reward)
             if heard.done:
                 return prompt, ids, logprobs, mask, rewards
-            after = heard.observation[
-                "messages"
-            ]  # told between two turns, behind the end of one that was cut
+            after = heard.observation["messages"]
             own = _rendered(tokenizer, after[: len(before) + 1], open_turn=False)
+            # what is told between two turns, behind the end of one that was cut
             cut = [] if said[-1:] == [tokenizer.eos_token_id] else [tokenizer.eos_token_id]
             tail = _rendered(tokenizer, after)[len(own) :]
             told = cut + list(tokenizer(tail, add_special_tokens=False)["input_ids"])
@@ -96,9 +92,8 @@ def _rendered(tokenizer: Any, messages: list[dict[str, str]], *, open_turn: bool
 class CreditReward:
     """A reward function for GRPO and RLOO: the credit of the turn that a completion is.
 
-    A prompt is a dialogue up to where the agent speaks, the column `hidden` what the critic is told;
-    completions of a prompt are compared, as SWEET-RL compares candidates of one turn. `tokenizer` is the
-    policy's.
+    A prompt is a dialogue up to where the agent speaks, the column `hidden` what the critic is told; completions of a
+    prompt are compared, as SWEET-RL compares candidates of one turn. `tokenizer` is the policy's.
     """
 
     __name__ = "credit"
@@ -126,12 +121,10 @@ class CreditReward:
 
 
 class TurnCreditTrainer(GRPOTrainer):
-    """GRPO whose advantages are each turn's own: its credit, less the mean of its prompt's turns; rewards are
-    only logged.
+    """GRPO whose advantages are each turn's own: its credit, less the mean of its prompt's turns; rewards are logged.
 
-    Rows have a column `hidden`, which the critic is told, or bring `credit` (`Replay`); then there is no
-    critic. A `rollout_func` plays the dialogues and says which tokens are the agent's. Turns without a score
-    leave the loss.
+    Rows have a column `hidden`, which the critic is told, or bring `credit` (`Replay`), and then there is no critic. A
+    `rollout_func` plays the dialogues and says which tokens are the agent's. Turns without a score leave the loss.
     """
 
     def __init__(self, *others: Any, critic: Critic | None = None, **named: Any) -> None:

@@ -1,5 +1,4 @@
-"""Every world as a verifiers environment, and a critic's credit in verifiers' traces
-(`MessageNode.advantages`).
+"""Every world as a verifiers environment, and a critic's credit in its traces (`MessageNode.advantages`).
 
 `vf-eval sweet-rl-verifiers --env.taskset.world WORLD`: the world plays the user; a trace has the dialogue,
 the sum of the turns' rewards as `reward`, each of them in `info["turn_rewards"]`.
@@ -125,8 +124,7 @@ class WorldEnv(vf.Env[WorldEnvConfig]):
 
 
 def credit_traces(traces: Sequence[Trace], critic: Critic, hidden: Callable[[Trace], str | None]) -> None:
-    """Give every sampled message its credit, less the mean of its task's turns, on each sampled token;
-    changes the traces.
+    """Give every sampled message its credit, less the mean of its task's turns, on each token; changes the traces.
 
     `info["turn_credit"]` has the credit itself, and what it was computed by. A turn without a score stays
     unassigned, as do all of a trace with an error. `hidden` is what the critic is told about a trace's task.
@@ -152,9 +150,7 @@ def credit_traces(traces: Sequence[Trace], critic: Critic, hidden: Callable[[Tra
 def credit_run(
     folder: str | Path, output: str | Path, critic: Critic, hidden: Callable[[Trace], str | None]
 ) -> int:
-    """The traces of a run (`folder`, of `vf-eval`) with credit, as a file that verifiers reads in a new
-    folder; returns how many.
-    """
+    """Write the traces of a run (`folder`, of `vf-eval`) with credit into a new folder; returns how many there are."""
     target = Path(output)
     if (target / "traces.jsonl").exists():
         raise UsageError(f"{target / 'traces.jsonl'} is there already: name another folder.")

@@ -22,8 +22,7 @@ from sweet_rl.types import Completion, FinishReason, Generation, Json, StopReaso
 class Response:
     """The tokens of a sample; verl's own builder for the model's family makes those of what is told.
 
-    `ids` are prompt and response; `mask` (1 where the agent sampled) and `logprobs` (None where not asked
-    for) of the response, which has `length` tokens at most.
+    `ids` are prompt and response; `mask` and `logprobs` (None: not asked for) of the response's `length` at most.
     """
 
     def __init__(self, loop: AgentLoopBase, prompt: list[int], length: int, *, with_logprobs: bool) -> None:
@@ -72,8 +71,7 @@ class Response:
 
 
 class WorldLoop(AgentLoopBase):
-    """Plays an episode of a world: `choice` are the fields of `WorldChoice`, `verls` what verl gives every
-    loop.
+    """Plays an episode of a world: `choice` are the fields of `WorldChoice`, `verls` what verl gives every loop.
 
     A turn has at most `turn_tokens`, or what the response has left. An episode whose human or world fails is
     begun again, up to `tries` times; then its error ends the batch.
@@ -97,11 +95,11 @@ class WorldLoop(AgentLoopBase):
             return await self._play(world, task_id, sampling_params)
 
     async def _play(self, world: OpenWorld, task_id: str, sampling: dict[str, Any]) -> AgentLoopOutput:
+        """Turn by turn, until it is over or the response has no room for another one."""
         async with world.episode(task_id) as episode:
             return await self._turns(episode, sampling)
 
     async def _turns(self, episode: SteppedEpisode, sampling: dict[str, Any]) -> AgentLoopOutput:
-        """Turn by turn, until it is over or the response has no room for another one."""
         timing: dict[str, float] = {}
         extra: dict[str, Json] = {}
         request, prompt = uuid4().hex, await self.ct_build_initial_tokens(episode.messages)

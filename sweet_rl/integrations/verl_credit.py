@@ -23,9 +23,7 @@ from sweet_rl.types import Json
 def turn_credit(
     token_level_rewards: torch.Tensor, response_mask: torch.Tensor, index: Any = None, **others: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Of each turn (a run of ones in the mask), on all its tokens: its rewards less the mean of its group's
-    turns; (B, T) twice.
-    """
+    """Of each turn (a run of ones), on all its tokens: its rewards less the mean of its group's; (B, T) twice."""
     masks = response_mask.tolist()
     values: list[Credit] = [
         [sum(row[start:end]) for start, end in runs(mask)]

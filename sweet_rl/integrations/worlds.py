@@ -48,9 +48,7 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True, kw_only=True)
 class WorldChoice(WorldName, Tasks, NumTasks, Seeded):
-    """The world, as it can stand in another tool's configuration; `options` are the world's, `grading` those
-    of `sweet_rl.grade`.
-    """
+    """The world, as it stands in another tool's configuration; `grading` are the options of `sweet_rl.grade`."""
 
     human: str = flag(
         "auto",
@@ -99,9 +97,7 @@ def by_fields(function: Callable[[WorldChoice], Made]) -> Callable[..., Made]:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What a turn of the agent led to: what it is told next ("" for nothing), the turn's own reward, whether
-    it is over.
-    """
+    """What a turn led to: what the agent is told next ("" for nothing), its own reward, whether it is over."""
 
     text: str
     reward: float
@@ -110,9 +106,7 @@ class Turn:
 
 @dataclass(eq=False)
 class SteppedEpisode:
-    """An episode of `OpenWorld.begin`; `trajectory` is what our own loop would record, `rewards` are those of
-    the turns so far.
-    """
+    """An episode of `OpenWorld.begin`; `trajectory` is what our own loop would record, `rewards` the turns' so far."""
 
     _live: LiveEpisode
     _env: Env
@@ -216,11 +210,7 @@ def tasks_of(choice: WorldChoice) -> tuple[World, list[Task]]:
 async def open_world(
     choice: WorldChoice, *, user: User | None = None, begun: Counter[str] | None = None
 ) -> AsyncIterator[OpenWorld]:
-    """Open a world; what its episodes share is freed with the block.
-
-    `user` is who answers, as an object that its owner closes; `begun` counts the repeats of each task, where
-    it was open before.
-    """
+    """Open a world for a block; `user`, who answers, is closed by its owner; `begun` counts each task's repeats so far."""
     from sweet_rl.interface.grades import grading_as_they_end, grading_of
     from sweet_rl.interface.parts import options_for
 
