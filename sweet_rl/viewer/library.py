@@ -14,10 +14,10 @@ import math
 import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.preferences.credit import turn_digest
@@ -53,23 +53,33 @@ Making = Callable[[Callable[[int], Trajectory], Path], DesignContents]
 """Makes the pictures of a file, of what reads its rows, and its folder."""
 
 
-@dataclass(slots=True)
 class Shown:
-    """One file of the application; `number` is its place in it."""
+    """One file of the application; `number` is its place in it. `item` is a row as its kind reads it."""
 
-    number: int
-    path: Path
-    name: str
-    kind: FileKind
-    index: FileIndex | None = None
-    item: functools._lru_cache_wrapper[Any] | None = None  # a row as its kind reads it, when it is looked at
-    pictures: DesignContents | None = None
-    credits: list[Shown] = field(default_factory=list)
-    candidates: list[Shown] = field(default_factory=list)
+    def __init__(self, number: int, path: Path, name: str, kind: FileKind, drawing: Making | None) -> None:
+        self.number, self.path, self.name, self.kind = number, path, name, kind
+        self.index: FileIndex | None = None
+        self.pictures: DesignContents | None = None
+        self.credits: list[Shown] = []
+        self.candidates: list[Shown] = []
+        if kind in LAYOUTS or kind == "credit":
+            index = self.index = FileIndex(path, kind, functools.partial(index_entry, kind))
+
+            @functools.lru_cache(32)  # for neighbours and pictures
+            def item(position: int) -> Any:
+                row = index.row(position)
+                counted = (
+                    {"sample_index": row.repeat} if kind in TRAJECTORIES else {}
+                )  # published rows lack it
+                return item_of(kind, dict(row.row) | counted)
+
+            self.item = item
+        if kind == "design" and drawing is not None:
+            self.pictures = drawing(self.item, path.parent)
 
     def bring_up(self) -> None:
         """Bring the index up to what the file holds now."""
-        if self.index is not None and self.index.refresh() and self.item is not None:
+        if self.index is not None and self.index.refresh():
             self.item.cache_clear()
 
     def progress(self) -> tuple[int, int]:
@@ -78,18 +88,49 @@ class Shown:
         return known, self.path.stat().st_size if self.path.exists() else 0
 
     def row(self, position: int) -> dict[str, Json]:
-        """Everything the page shows of a prepared row."""
-        if self.kind not in LAYOUTS or self.item is None:
+        """Everything the page shows of a prepared row, with the scores and alternatives of its turns."""
+        if self.kind not in LAYOUTS:
             raise UsageError(f"{self.name} has no rows to look at.")
         trajectory = self.item(position)
         shown = LAYOUTS[self.kind].row(trajectory) if self.pictures is None else self.pictures.row(position)
         if self.kind not in TRAJECTORIES:
             return shown
-        return shown | {
-            "told": with_solution("", trajectory.task.ground_truth),
-            "credit": [found for one in self.credits if (found := _credit_of(one, trajectory))],
-            "alternatives": _alternatives_of(self.candidates, trajectory),
-        }
+        turns = [one for one in trajectory.dialogue_history if one.role == "assistant"]
+        by_place = {place: one for place, one in enumerate(turns) if isinstance(one, AgentTurn)}
+        credit = []
+        for file in self.credits:
+            if rows := list(file._rows_of(trajectory)):
+                made, found, other = rows[0].get("credit"), dict[str, Json](), 0
+                for row in rows:  # scores of other texts are counted, not shown
+                    turn = by_place.get(place := row["turn_index"])
+                    given = (turn.input, turn.output) if turn else ("", "")
+                    if row.get("turn_digest") == turn_digest(*given):
+                        scores = ("hidden", "without_hidden")
+                        found[str(place)] = {name: row[name] for name in scores if name in row}
+                    else:
+                        other += 1
+                about = {"made": made if isinstance(made, Mapping) else {}, "turns": found, "other": other}
+                credit.append({"file": file.name, "critic": rows[0].get("critic")} | about)
+        sampled: dict[str, dict[str, Json]] = {}
+        for file in self.candidates:
+            for row in file._rows_of(trajectory):
+                with contextlib.suppress(DataError):
+                    ranked = read_turn(row)
+                    place, scored = ranked.key[2], ranked.scores is not None
+                    known = sampled.get(str(place))
+                    ours = place in by_place and by_place[place].input == ranked.prompt
+                    if ours and (known is None or (scored and not known["scored"])):
+                        one = {"file": file.name, "scored": scored, "candidates": alternatives(ranked)}
+                        sampled[str(place)] = one
+        told = with_solution("", trajectory.task.ground_truth)
+        return shown | {"told": told, "credit": credit, "alternatives": sampled}
+
+    def _rows_of(self, trajectory: Trajectory) -> Iterator[Mapping[str, Json]]:
+        """Rows of the same task and repeat."""
+        self.bring_up()
+        if self.index is not None:
+            for position in self.index.of_task(*trajectory.key):
+                yield self.index.row(position).row
 
     def result(self) -> dict[str, Json]:
         """How its episodes did: who played what, and the main number with its interval.
@@ -129,17 +170,14 @@ class Shown:
                     number = {"name": str(name), "unit": unit, **mean}
         except (OSError, UsageError, LookupError, AttributeError, TypeError, StopIteration):
             pass  # none, another program's, or being written
-        return {
-            "number": number,
-            "rows": len(self.index),
-            "tasks": len(rewards),
-            "failed": failed,
-            "ungraded": len(self.index) - failed - graded,
+        counts = {"rows": len(self.index), "tasks": len(rewards), "failed": failed}
+        players = {
             "agent": said.get("agent_model"),
             "human": said.get("env_model"),
             "world": world_named_in(said),
-            "page": self.report_page() is not None,
         }
+        ungraded, page = len(self.index) - failed - graded, self.report_page() is not None
+        return {"number": number, **counts, "ungraded": ungraded, **players, "page": page}
 
     def report_page(self) -> Path | None:
         """The page of its report, beside it, if there is one."""
@@ -160,6 +198,26 @@ class Shown:
         """A file that is looked at as a whole."""
         return read_metrics(self.path) if self.kind == "metrics" else read_object(self.path)
 
+    def described(self) -> dict[str, Json]:
+        """What it is, and the record of its run; of a run whose output is the folder, that of the folder."""
+        size, changed, said = 0, None, None
+        with contextlib.suppress(OSError):
+            state = self.path.stat()
+            size = state.st_size
+            changed = datetime.fromtimestamp(state.st_mtime, UTC).isoformat(timespec="seconds")
+        record = read_record(self.path if self.kind == "record" else place_of(self.path, folder=False))
+        record = read_record(place_of(self.path.parent, folder=True)) if record is None else record
+        if record is not None:  # the whole record is a page of its own
+            names = ("id", "stage", "status", "started", "wall_s", "command", "cost", "numbers")
+            usage, versions = record.get("usage"), record.get("versions")
+            used = usage.values() if isinstance(usage, Mapping) else ()
+            models = [str(model) for each in used if isinstance(each, Mapping) for model in each if model]
+            version = versions.get("sweet_rl") if isinstance(versions, Mapping) else None
+            said = {name: record.get(name) for name in names}
+            said |= {"models": list(dict.fromkeys(models)), "version": version}
+        about = {"id": self.number, "name": self.name, "kind": self.kind, "bytes": size}
+        return about | {"changed": changed, "record": said}
+
 
 class Library:
     """Files and folders that are looked at together.
@@ -179,7 +237,7 @@ class Library:
             names = [place.relative_to(common).as_posix() for place in places]
         drawing = drawing or (lambda read, folder: DesignContents(read, folder=folder))
         self.files = [
-            _shown(number, path, name, kind, drawing)
+            Shown(number, path, name, kind, drawing)
             for number, ((path, kind), name) in enumerate(zip(found, names, strict=True))
         ]
         several = ", ".join(Path(path).resolve().name for path in paths)[:120]
@@ -187,15 +245,14 @@ class Library:
         command = shlex.join(["sweet-rl", "view", *map(str, paths)])
         made = datetime.now(UTC).isoformat(timespec="seconds")
         self.about = {"version": __version__, "command": command, "made": made}
-        known = {one.path.resolve(): one for one in self.files}
-        for one in [one for one in self.files if one.kind in TRAJECTORIES]:
+        known = {one.path.resolve() for one in self.files}
+        played = [one for one in self.files if one.kind in TRAJECTORIES]
+        for one in played:
             credit = f"{glob.escape(one.path.stem)}.credit.*.jsonl"
             for path in sorted(path.resolve() for path in one.path.parent.glob(credit)):
                 if path not in known and kind_of(path) == "credit":
-                    known[path] = _shown(len(self.files), path, path.name, "credit", None)
-                    self.files.append(known[path])
-        played = [one for one in self.files if one.kind in TRAJECTORIES]
-        for one in played:
+                    known.add(path)
+                    self.files.append(Shown(len(self.files), path, path.name, "credit", None))
             one.candidates = [other for other in self.files if other.kind == "turns"]
         for scores in [other for other in self.files if other.kind == "credit"]:
             # of the one beside it that is called so, else of any called so
@@ -206,7 +263,7 @@ class Library:
 
     def listing(self) -> list[dict[str, Json]]:
         """What the application says of every file. Scores of turns are shown with their trajectories only."""
-        return [_described(one) for one in self.files]
+        return [one.described() for one in self.files]
 
     async def close(self) -> None:
         """Free what looking has needed."""
@@ -247,108 +304,6 @@ def _found(paths: Sequence[Path]) -> Iterator[tuple[Path, FileKind]]:
                 yield file, kind
 
 
-def _shown(number: int, path: Path, name: str, kind: FileKind, drawing: Making | None) -> Shown:
-    one = Shown(number, path, name, kind)
-    if kind not in LAYOUTS and kind != "credit":
-        return one
-    index = one.index = FileIndex(path, kind, functools.partial(index_entry, kind))
-
-    @functools.lru_cache(32)  # for neighbours and pictures
-    def item(position: int) -> Any:
-        row = index.row(position)
-        counted = {"sample_index": row.repeat} if kind in TRAJECTORIES else {}  # published rows lack it
-        return item_of(kind, dict(row.row) | counted)
-
-    one.item = item
-    if kind == "design" and drawing is not None:
-        one.pictures = drawing(item, path.parent)
-    return one
-
-
-def _described(one: Shown) -> dict[str, Json]:
-    try:
-        state = one.path.stat()
-        size = state.st_size
-        changed = datetime.fromtimestamp(state.st_mtime, UTC).isoformat(timespec="seconds")
-    except OSError:
-        size, changed = 0, None
-    record = read_record(one.path if one.kind == "record" else place_of(one.path, folder=False))
-    if record is None:  # of a run whose output is the folder
-        record = read_record(place_of(one.path.parent, folder=True))
-    said = None
-    if record is not None:  # of a run at once; the whole record is a page of its own
-        names = ("id", "stage", "status", "started", "wall_s", "command", "cost", "numbers")
-        usage, versions = record.get("usage"), record.get("versions")
-        used = usage.values() if isinstance(usage, Mapping) else ()
-        models = [str(model) for each in used if isinstance(each, Mapping) for model in each if model]
-        version = versions.get("sweet_rl") if isinstance(versions, Mapping) else None
-        said = {name: record.get(name) for name in names}
-        said |= {"models": list(dict.fromkeys(models)), "version": version}
-    about = {"id": one.number, "name": one.name, "kind": one.kind, "bytes": size}
-    return about | {"changed": changed, "record": said}
-
-
-def _turns(trajectory: Trajectory) -> list[AgentTurn | None]:
-    return [
-        message if isinstance(message, AgentTurn) else None
-        for message in trajectory.dialogue_history
-        if message.role == "assistant"
-    ]
-
-
-def _credit_of(shown: Shown, trajectory: Trajectory) -> dict[str, Json] | None:
-    """The scores of a trajectory's turns in one file; those of other texts are counted, not shown."""
-    rows = list(_rows_of(shown, trajectory))
-    if not rows:
-        return None
-    turns, other = _turns(trajectory), 0
-    found: dict[str, Json] = {}
-    for row in rows:
-        place = row.get("turn_index")
-        turn = turns[place] if isinstance(place, int) and 0 <= place < len(turns) else None
-        if row.get("turn_digest") == turn_digest(turn.input if turn else "", turn.output if turn else ""):
-            found[str(place)] = {name: row[name] for name in ("hidden", "without_hidden") if name in row}
-        else:
-            other += 1
-    made = rows[0].get("credit")
-    return {
-        "file": shown.name,
-        "critic": rows[0].get("critic"),
-        "made": made if isinstance(made, Mapping) else {},
-        "turns": found,
-        "other": other,
-    }
-
-
-def _alternatives_of(files: Sequence[Shown], trajectory: Trajectory) -> dict[str, Json]:
-    """What was sampled for a trajectory's turns, by turn; a file with scores goes before one without."""
-    turns = _turns(trajectory)
-    found: dict[str, Json] = {}
-    for shown in files:
-        for row in _rows_of(shown, trajectory):
-            try:
-                turn = read_turn(row)
-            except DataError:
-                continue
-            place = turn.key[2]
-            own = turns[place] if 0 <= place < len(turns) else None
-            if own is None or own.input != turn.prompt:
-                continue
-            known = found.get(str(place))
-            if known is None or (known["scored"] is False and turn.scores is not None):
-                scored = turn.scores is not None
-                found[str(place)] = {"file": shown.name, "scored": scored, "candidates": alternatives(turn)}
-    return found
-
-
-def _rows_of(shown: Shown, trajectory: Trajectory) -> Iterator[Mapping[str, Json]]:
-    if shown.index is None:
-        return
-    shown.bring_up()
-    for position in shown.index.of_task(*trajectory.key):
-        yield shown.index.row(position).row
-
-
 # ---- files that are looked at as a whole
 
 MOST_POINTS: Final = 2000
@@ -363,10 +318,9 @@ Curve: TypeAlias = list[tuple[float, float]]
 def read_metrics(path: Path) -> dict[str, Json]:
     """The curves of a metrics file. Torn and foreign lines are passed over."""
     rows: list[dict[str, Json]] = []
-    with _opened(path) as file:
-        for number, line in enumerate(file):
-            with contextlib.suppress(DataError):
-                rows += [parse_line(line, path, number)] if line.strip() else []
+    for number, line in enumerate(_content(path).split(b"\n")):
+        with contextlib.suppress(DataError):
+            rows += [parse_line(line, path, number)] if line.strip() else []
     thin = max(1, -(-len(rows) // MOST_POINTS))
     curves = {name: points[::thin] for name, points in curves_of(rows).items()}
     return {"rows": len(rows), "every": thin, "curves": curves}
@@ -385,20 +339,18 @@ def curves_of(rows: Iterable[Mapping[str, Json]]) -> dict[str, Curve]:
 
 def read_object(path: Path) -> dict[str, Json]:
     """A file of one JSON object."""
-    with _opened(path) as file:
-        try:
-            found = json.load(file)
-        except ValueError as error:
-            problem = f"{str(path)!r} is no JSON file ({error})"
-            raise UsageError(f"{problem}; it may be written just now.") from None
+    try:
+        found = json.loads(_content(path))
+    except ValueError as error:
+        raise UsageError(f"{str(path)!r} is no JSON file ({error}); it may be written just now.") from None
     if not isinstance(found, dict):
         raise UsageError(f"{str(path)!r} holds no JSON object.")
     return found
 
 
-def _opened(path: Path) -> BinaryIO:
+def _content(path: Path) -> bytes:
     try:
-        return path.open("rb")
+        return path.read_bytes()
     except OSError as error:
         raise UsageError(f"Cannot read {str(path)!r}: {error.strerror}.") from error
 
