@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,7 +31,6 @@ from sweet_rl.flags.models import (
 )
 from sweet_rl.policies import POLICIES
 from sweet_rl.preferences.ranking import end_token_of
-from sweet_rl.prompts import load_prompt, prompt_digest
 from sweet_rl.types import Json
 from sweet_rl.users import USERS
 from sweet_rl.worlds import ScriptedFlags, World, names, world_of
@@ -46,8 +44,6 @@ WHAT_A_MODEL_IS: Final = "A model is a folder, a hub name with its owner (as in 
 RECAP: Final = "recap"
 """The stand-in for a reflection model: it repeats the last message."""
 
-REFLECTION_SYSTEM: Final = "reflect/reflection_system"
-REFLECTION_REQUEST: Final = "reflect/reflection_request"
 PLACE_FLAGS: Final = "--hostname and --port, or --env_base_url"
 OWN_HUMAN: Final = "Your own is named as module:ATTRIBUTE, or by the entry point of an installed package."
 ORACLES: Final = ("embedded", "seq2seq", "openai", "gradio")
@@ -164,18 +160,6 @@ class ReflectionFlags(Settings):
         only=Only("reflection", ("model", RECAP), "a --reflection_model model or recap"),
     )
 
-    def reflection_settings(self) -> dict[str, Json]:
-        """What decides about the content of an episode; nothing without such a model."""
-        if self.reflection_model is None:
-            return {}
-        prompt = load_prompt(self.reflection_prompt_path or REFLECTION_SYSTEM)
-        return {
-            "reflection_model": self.reflection_model,
-            "reflection_prompt": prompt_digest(f"{prompt}\n{load_prompt(REFLECTION_REQUEST)}"),
-            "reflection_tokens": self.reflection_tokens,
-            "reflect_prob": self.reflect_prob,
-        }
-
 
 @dataclass(frozen=True, kw_only=True)
 class TestTimeCriticFlags(Critic):
@@ -193,22 +177,9 @@ class TestTimeCriticFlags(Critic):
 
     def check_together(self) -> None:
         super().check_together()
-        for name, given in (
-            ("agent_best_of_n", self.agent_best_of_n > 1),
-            ("critic_sees", self.critic_sees == "solution"),
-        ):
-            if given and self.critic is None:
-                raise UsageError(f"--{name} needs --critic, the model that chooses.")
-
-    def critic_settings(self) -> dict[str, Json]:
-        """What decides about the content of an episode; nothing without a critic."""
-        if self.critic is None:
-            return {}
-        return {
-            "agent_best_of_n": self.agent_best_of_n,
-            "critic": self.critic,
-            "critic_sees": self.critic_sees,
-        }
+        given = {"agent_best_of_n": self.agent_best_of_n > 1, "critic_sees": self.critic_sees == "solution"}
+        if self.critic is None and (name := next((one for one in given if given[one]), None)):
+            raise UsageError(f"--{name} needs --critic, the model that chooses.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -291,18 +262,14 @@ class HumanFlags(ServerPlace, Requests):
         asked: dict[str, Any] = {
             name: getattr(self, name) for name in ("env_max_tokens", "env_system_prompt")
         }
-        asked |= {"env_request": fields_of("env_request", self.env_request) or None}
+        asked["env_request"] = fields_of("env_request", self.env_request) or None
         return {name: value for name, value in asked.items() if value != usual[name]}
 
 
 def oracle_flags(
     kind: str, where: str | None = None, model: str | None = None, api_key_var: str | None = None
 ) -> HumanFlags:
-    """Who answers questions: one of `ORACLES` or of `USERS`.
-
-    `where` is the model's folder or weights, or its server's address; `model` the server's name for it, or the base model of
-    weights.
-    """
+    """Who answers questions: one of `ORACLES`, with its folder or address and its server's name for it, or of `USERS`."""
     if USERS.knows(kind):
         USERS.find(kind)
     elif kind not in ORACLES:
@@ -311,13 +278,12 @@ def oracle_flags(
         if not where:
             what = "the folder of the model" if kind == "seq2seq" else "the address of the server"
             raise UsageError(f"oracle={kind} needs {what} (env_load_path).")
-        return HumanFlags(
-            env_model=model or "auto",
-            env_base_url=where,
-            env_api_key_var=api_key_var,
-            oracle=kind,
-            server_wait_s=0,
-        )
+        named: dict[str, Any] = {
+            "env_model": model or "auto",
+            "env_base_url": where,
+            "env_api_key_var": api_key_var,
+        }
+        return HumanFlags(**named, oracle=kind, server_wait_s=0)
     return HumanFlags(env_model=kind)
 
 
@@ -348,21 +314,6 @@ def engine_of(agent: AgentFlags, world: World) -> str:
         hint = f"{elsewhere}{WHAT_A_MODEL_IS} --agent transformers, vllm or openai."
         raise no_such(f"agent{where}", model, (*scripted, *POLICIES.names()), hint)
     return OWN if own else "transformers"
-
-
-def check_contract(player: Any, whose: str, method: str) -> None:
-    """Whether who was made, by anyone's class, keeps the contract."""
-    lacking = [] if hasattr(player, "name") else ["name"]
-    lacking += [
-        f"async def {one}"
-        for one in (method, "close")
-        if not inspect.iscoroutinefunction(getattr(player, one, None))
-    ]
-    if lacking:
-        kind = "User" if method == "reply" else "Policy"
-        raise UsageError(
-            f"The {whose} is {player!r}, which has no `{'` and no `'.join(lacking)}`: write it (sweet_rl.{kind})."
-        )
 
 
 def is_no_model(name: str) -> bool:

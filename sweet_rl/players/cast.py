@@ -21,12 +21,9 @@ from sweet_rl.players import (
     OWN_HUMAN,
     PLACE_FLAGS,
     RECAP,
-    REFLECTION_REQUEST,
-    REFLECTION_SYSTEM,
     WHAT_A_MODEL_IS,
     HumanFlags,
     PlayerFlags,
-    check_contract,
     engine_of,
     is_no_model,
     tokenizer_facts,
@@ -48,6 +45,7 @@ _ORACLES_HERE: Final = ("embedded", "auto", "scripted")
 """Names of who answers in question games where no server is named: they all mean the embedded oracle."""
 _HUMANS_HERE: Final = ("scripted", "auto")
 """Names in dialogues that belong to no server's model: auto is the first that a server offers."""
+_REFLECTION_SYSTEM, _REFLECTION_REQUEST = "reflect/reflection_system", "reflect/reflection_request"
 _SERVER_FLAGS: Final = f"A model answers through a server: name it with {PLACE_FLAGS}."
 
 
@@ -55,6 +53,18 @@ class Nowhere(World):
     """No world: an agent here only continues texts."""
 
     name = ""
+
+
+def _check_contract(player: Any, whose: str, method: str) -> None:
+    """Whether who was made, by anyone's class, keeps the contract."""
+    lacking = [] if hasattr(player, "name") else ["name"]
+    for one in (method, "close"):
+        if not inspect.iscoroutinefunction(getattr(player, one, None)):
+            lacking.append(f"async def {one}")
+    if lacking:
+        kind = "User" if method == "reply" else "Policy"
+        problem = f"which has no `{'` and no `'.join(lacking)}`: write it (sweet_rl.{kind})."
+        raise UsageError(f"The {whose} is {player!r}, {problem}")
 
 
 class Playing(NamedTuple):
@@ -139,7 +149,7 @@ class Cast:
                 with tracking.role("user"):
                     user = await self.make_user(concurrency)
                 if user is not None:
-                    check_contract(user, f"human of {self.world.name}", "reply")
+                    _check_contract(user, f"human of {self.world.name}", "reply")
                     stack.push_async_callback(user.close)
                     if self.human_served:
                         tracking.permits(user.name)
@@ -189,9 +199,14 @@ class Cast:
         settings: dict[str, Json] = {
             "agent_model": agent.agent_model,
             "agent_prompt": prompt_digest(self.system_prompt()),
-            **agent.reflection_settings(),
-            **agent.critic_settings(),
         }
+        if agent.reflection_model is not None:
+            prompt = load_prompt(agent.reflection_prompt_path or _REFLECTION_SYSTEM)
+            digest = prompt_digest(f"{prompt}\n{load_prompt(_REFLECTION_REQUEST)}")
+            settings |= {"reflection_model": agent.reflection_model, "reflection_prompt": digest}
+            settings |= {name: getattr(agent, name) for name in ("reflection_tokens", "reflect_prob")}
+        if agent.critic is not None:
+            settings |= {name: getattr(agent, name) for name in ("agent_best_of_n", "critic", "critic_sees")}
         if engine == OWN:
             return settings | ({"agent": agent.agent} if agent.agent != "auto" else {})
         if engine != "scripted":
@@ -213,14 +228,12 @@ class Cast:
                 if self.agent.reflection_model is not None:
                     reflecting = self._reflecting()
                     with tracking.role("reflection"):
-                        reflector = (
-                            Recap() if reflecting is None else await reflecting._alone(tasks, concurrency)
-                        )
+                        reflector = await reflecting._alone(tasks, concurrency) if reflecting else Recap()
                     acting = ReflectivePolicy(
                         acting,
                         reflector,
                         head=self.world.learning.head,
-                        request=load_prompt(REFLECTION_REQUEST).strip(),
+                        request=load_prompt(_REFLECTION_REQUEST).strip(),
                         reflect_prob=self.agent.reflect_prob,
                         seed=self.seed,
                     )
@@ -264,7 +277,7 @@ class Cast:
             agent,
             agent="auto",
             agent_model=model,
-            agent_prompt_path=agent.reflection_prompt_path or REFLECTION_SYSTEM,
+            agent_prompt_path=agent.reflection_prompt_path or _REFLECTION_SYSTEM,
             agent_base_url=agent.reflection_base_url,
             agent_api=agent.reflection_api or agent.agent_api,
             agent_api_key_var=agent.reflection_api_key_var or agent.agent_api_key_var,
@@ -293,11 +306,11 @@ class Cast:
         if engine == OWN:
             flag = "agent_model" if agent.agent == "auto" else "agent"
             own: Policy = POLICIES.make(getattr(agent, flag), wanted, flag=flag)
-            check_contract(own, f"agent {getattr(agent, flag)}", "act")
+            _check_contract(own, f"agent {getattr(agent, flag)}", "act")
             return own
         made: Any = self.world.make_agent(wanted)
         scripted: Policy = await made if inspect.isawaitable(made) else made
-        check_contract(scripted, f"agent {agent.agent_model} of {self.world.name}", "act")
+        _check_contract(scripted, f"agent {agent.agent_model} of {self.world.name}", "act")
         if agent.tokenizer and isinstance(scripted, ScriptedPolicy):
             scripted.chat_format = TokenizerChat.from_pretrained(agent.tokenizer, "--tokenizer")
         return scripted
@@ -305,12 +318,8 @@ class Cast:
     async def _model(self, engine: str, concurrency: int) -> Policy:
         agent, flag = self.agent, self.words(f"--{self.role}_model")
         chat = TokenizerChat.from_pretrained(agent.tokenizer, "--tokenizer") if agent.tokenizer else None
-        how: dict[str, Any] = {
-            "system_prompt": self.system_prompt(),
-            "chat_format": chat,
-            "temperature": agent.temperature,
-            "seed": self.seed,
-        }
+        how: dict[str, Any] = {"system_prompt": self.system_prompt(), "chat_format": chat, "seed": self.seed}
+        how["temperature"] = agent.temperature
         if engine == "transformers":
             from sweet_rl.policies.transformers import TransformersPolicy
 
@@ -333,14 +342,9 @@ class Cast:
             if agent.agent_api == "completions":
                 at, instead, api = instead, at, "chat"
             named_by += f" It was asked at {at}; for a server that has {instead} alone (404): --{self.role}_api {api}."
-        client = client_of(
-            base_url_from("", 0, agent.agent_base_url),
-            agent,
-            key_var=agent.agent_api_key_var,
-            named_by=named_by,
-            max_connections=concurrency,
-            **asked_with(agent, "agent"),
-        )
+        urls, asked = base_url_from("", 0, agent.agent_base_url), asked_with(agent, "agent")
+        named: dict[str, Any] = {"key_var": agent.agent_api_key_var, "named_by": named_by}
+        client = client_of(urls, agent, max_connections=concurrency, **named, **asked)
         return OpenAIPolicy(client, agent.agent_model, api=agent.agent_api, **how)
 
     # Who answers.
@@ -443,18 +447,10 @@ class Cast:
                 concurrency=concurrency,
                 **({"retry": retry_of(human), **asked} if served else {}),
             )
-        template, place = (
-            self.human_prompt(),
-            f"The human's server is named by {PLACE_FLAGS}, its model by --env_model",
-        )
-        client = client_of(
-            human.urls,
-            human,
-            key_var=human.env_api_key_var,
-            named_by=self.words(f"{place}; {world.user.hint}"),
-            max_connections=concurrency,
-            **asked,
-        )
+        template = self.human_prompt()
+        hint = f"The human's server is named by {PLACE_FLAGS}, its model by --env_model; {world.user.hint}"
+        named: dict[str, Any] = {"key_var": human.env_api_key_var, "named_by": self.words(hint)}
+        client = client_of(human.urls, human, max_connections=concurrency, **named, **asked)
         try:
             with self._in_words():
                 model = await self._model_offered(client)
@@ -476,10 +472,8 @@ class Cast:
         except ServiceError as error:
             if named or model == "auto":
                 raise
-            hint, here = (
-                f"{OWN_HUMAN} {_SERVER_FLAGS} The usual one: {error}",
-                (*_HUMANS_HERE, *USERS.names()),
-            )
+            hint = f"{OWN_HUMAN} {_SERVER_FLAGS} The usual one: {error}"
+            here = (*_HUMANS_HERE, *USERS.names())
             raise no_such("--env_model without a server", model, here, hint) from error
         url = shown(self.human.urls[0])
         if model == "auto":

@@ -111,16 +111,10 @@ def from_template(
     own = files(package) / "static"
     css = "".join(map(static_text, _REPORT_STYLES)) + (own / style).read_text(encoding="utf-8")
     javascript = (own / script).read_text(encoding="utf-8") if script else ""
-    policy = [
-        "default-src 'none'",
-        *([f"script-src {source_hash(javascript)}"] if script else []),
-        f"style-src {source_hash(css)}",
-        *rules,
-        "img-src data:",
-        "base-uri 'none'",
-        "form-action 'none'",
-        *(["require-trusted-types-for 'script'"] if script else []),
-    ]
+    runs = [f"script-src {source_hash(javascript)}"] if script else []
+    trusted = ["require-trusted-types-for 'script'"] if script else []
+    policy = ["default-src 'none'", *runs, f"style-src {source_hash(css)}", *rules, "img-src data:"]
+    policy += ["base-uri 'none'", "form-action 'none'", *trusted]
     return _rendered(package, template, "; ".join(policy), style=css, scripts=[javascript], **given)
 
 

@@ -119,9 +119,8 @@ class FileIndex:
     def entries(self) -> Iterator[tuple[str, int, dict[str, Json]]]:
         """Task, repeat and what is shown in lists, of every row in file order."""
         with self._lock:
-            for task, repeat, shown in self._open().execute(
-                "SELECT task, repeat, entry FROM rows ORDER BY position"
-            ):
+            query = "SELECT task, repeat, entry FROM rows ORDER BY position"
+            for task, repeat, shown in self._open().execute(query):
                 yield task, repeat, json.loads(shown)
 
     def listing(self, make: Callable[[], Json]) -> str:
@@ -179,9 +178,26 @@ class FileIndex:
         return None if found is None else found[0]
 
     def _open(self) -> sqlite3.Connection:
-        if self._database is None:
-            self._database = _connected(self.path)
-        return self._database
+        """The index, made where it is missing or broken."""
+        if self._database is not None:
+            return self._database
+        place = place_of(self.path)
+        for attempt in range(2):
+            database = sqlite3.connect(place, timeout=60, check_same_thread=False)
+            try:
+                database.execute("PRAGMA synchronous = OFF")  # it can be made anew
+                database.execute("PRAGMA cache_size = -32000")
+                tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
+                if "facts" not in tables:
+                    database.executescript(_TABLES)
+                break
+            except sqlite3.DatabaseError:
+                database.close()
+                if attempt:
+                    raise
+                place.unlink(missing_ok=True)
+        self._database = database
+        return database
 
     def _bring_up(self, file: BinaryIO, state: tuple[int, ...]) -> bool:
         database = self._open()
@@ -192,9 +208,7 @@ class FileIndex:
             self.done_bytes = state[1]
             return False
         grown = same and state[1] >= end and facts.get("edges") == _edges(file, end)
-        if not grown or (
-            before and (before[0] != state[0] or before[1] >= state[1])
-        ):  # else changed, not grown
+        if not grown or (before and (before[0] != state[0] or before[1] >= state[1])):  # changed otherwise
             end = 0
             with database:
                 for name in ("rows", "broken", "facts", "words"):
@@ -224,7 +238,15 @@ class FileIndex:
                         except DataError as error:
                             why = _plain(str(error))
                     if entry is not None:
-                        row = (position, start, len(raw), *self._identity(database, entry, repeats))
+                        task, repeat = _plain(entry.task), entry.repeat
+                        if repeat is None:  # those that rows do not name are counted
+                            if task not in repeats:
+                                query = "SELECT count(*) FROM rows WHERE task = ?"
+                                repeats[task] = database.execute(query, (task,)).fetchone()[0]
+                            repeat = repeats[task]
+                        if task in repeats:
+                            repeats[task] += 1
+                        row = (position, start, len(raw), task, repeat, json.dumps(entry.shown))
                         database.execute("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?)", row)
                         if entry.text:
                             words = (position, _plain(entry.text))
@@ -242,19 +264,6 @@ class FileIndex:
                 database.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts.items())
                 database.execute("DELETE FROM facts WHERE name = 'listing'")
                 file.seek(end)
-
-    def _identity(
-        self, database: sqlite3.Connection, entry: Entry, repeats: dict[str, int]
-    ) -> tuple[str, int, str]:
-        """Task, repeat and what is shown of a row; repeats that rows do not name are counted."""
-        task = _plain(entry.task)
-        if entry.repeat is None and task not in repeats:
-            query = "SELECT count(*) FROM rows WHERE task = ?"
-            repeats[task] = database.execute(query, (task,)).fetchone()[0]
-        repeat = repeats[task] if entry.repeat is None else entry.repeat
-        if task in repeats:
-            repeats[task] += 1
-        return task, repeat, json.dumps(entry.shown)
 
 
 @contextlib.contextmanager
@@ -283,27 +292,6 @@ def place_of(path: Path) -> Path:
     if folder.stat().st_uid != os.getuid() or folder.is_symlink():
         raise UsageError(f"{str(folder)!r} belongs to somebody else; set TMPDIR to a folder of your own.")
     return folder / f"{name}.sqlite"
-
-
-def _connected(path: Path) -> sqlite3.Connection:
-    """The index of a file, made where it is missing or broken."""
-    place = place_of(path)
-    for attempt in range(2):
-        database = sqlite3.connect(place, timeout=60, check_same_thread=False)
-        try:
-            database.execute("PRAGMA synchronous = OFF")  # it can be made anew
-            database.execute("PRAGMA cache_size = -32000")
-            tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
-            if "facts" not in tables:
-                database.executescript(_TABLES)
-        except sqlite3.DatabaseError:
-            database.close()
-            if attempt:
-                raise
-            place.unlink(missing_ok=True)
-        else:
-            return database
-    raise AssertionError
 
 
 def _edges(file: BinaryIO, end: int) -> str:

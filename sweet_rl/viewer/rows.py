@@ -14,6 +14,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from sweet_rl.chat.turns import common_beginning
 from sweet_rl.errors import DataError
 from sweet_rl.grading import published_code
 from sweet_rl.preferences.candidates import Candidates, candidates_from_rows
@@ -68,12 +69,39 @@ def entry_of(trajectory: Trajectory) -> dict[str, Json]:
 
 
 def row_of(trajectory: Trajectory) -> dict[str, Json]:
-    """The viewer's data of trajectories of any kind."""
+    """The viewer's data of trajectories of any kind.
+
+    A prompt that continues the previous one is written as `more`, what it adds to that: every prompt holds the whole
+    conversation, so that a file's size would grow with the square of its turns. `thoughts` are what an agent wrote before
+    what the human saw; `output` is the raw text where it is neither that nor what the human saw.
+    """
+    shown: list[dict[str, Json]] = []
+    previous = ""
+    for message in trajectory.dialogue_history:
+        entry: dict[str, Json] = {"role": message.role, "content": message.content}
+        if isinstance(message, AgentTurn):
+            thoughts = _thoughts(message)
+            if thoughts:
+                entry["thoughts"] = thoughts
+            elif thoughts is None and message.output != message.content:
+                entry["output"] = message.output
+            if message.reflection:
+                entry["reflection"] = message.reflection
+            if message.finish_reason is not None:
+                entry["finish"] = message.finish_reason
+            if previous and message.input.startswith(previous):
+                entry["more"] = message.input[len(previous) :]
+            else:
+                entry["input"] = message.input
+            previous = message.input
+            if message.reward is not None:
+                entry["reward"] = message.reward
+        shown.append(entry)
     return {
         "task_id": trajectory.task.task_id,
         "repeat": trajectory.sample_index,
         "description": trajectory.task.problem_description,
-        "messages": _messages(trajectory),
+        "messages": shown,
         "reward": trajectory.reward,
         "grades": numbers(trajectory.extra.get("grades")),
         "stop": trajectory.stop_reason,
@@ -107,46 +135,12 @@ def summary_of(description: str) -> str:
     return text if len(text) <= SUMMARY_LENGTH else f"{text[: SUMMARY_LENGTH - 1].rstrip()}…"
 
 
-def _messages(trajectory: Trajectory) -> list[dict[str, Json]]:
-    """The dialogue. A prompt that continues the previous one is written as `more`, what it adds to that.
-
-    Every prompt holds the whole conversation, so that a file's size would grow with the square of its turns.
-    `thoughts` are what an agent wrote before what the human saw; `output` is the raw text where it is
-    neither that nor what the human saw; `reflection` is what a reflection model wrote before the turn.
-    """
-    shown: list[dict[str, Json]] = []
-    previous = ""
-    for message in trajectory.dialogue_history:
-        entry: dict[str, Json] = {"role": message.role, "content": message.content}
-        if isinstance(message, AgentTurn):
-            thoughts = _thoughts(message)
-            if thoughts:
-                entry["thoughts"] = thoughts
-            elif thoughts is None and message.output != message.content:
-                entry["output"] = message.output
-            if message.reflection:
-                entry["reflection"] = message.reflection
-            if message.finish_reason is not None:
-                entry["finish"] = message.finish_reason
-            if previous and message.input.startswith(previous):
-                entry["more"] = message.input[len(previous) :]
-            else:
-                entry["input"] = message.input
-            previous = message.input
-            if message.reward is not None:
-                entry["reward"] = message.reward
-        shown.append(entry)
-    return shown
-
-
 def _thoughts(message: AgentTurn) -> str | None:
     """What the model thought, or what stands before the marker; None where the raw text is neither."""
     if message.thoughts is not None:
         return message.thoughts
-    visible = f"OUTPUT:{message.content}"
-    if not message.content or not message.output.endswith(visible):
-        return None
-    return message.output[: -len(visible)].strip()
+    before = message.output.removesuffix(f"OUTPUT:{message.content}")
+    return before.strip() if message.content and before != message.output else None
 
 
 def _code_row(item: Trajectory) -> dict[str, Json]:
@@ -199,11 +193,8 @@ def name_of(trajectory: Trajectory) -> str:
     """The title of a task: the errand, or its name and description; never what is hidden from the agent."""
     task = trajectory.task
     errand = task.row.get("instruction") or trajectory.extra.get("instruction")
-    return (
-        errand
-        if isinstance(errand, str) and errand.strip()
-        else f"{task.task_id}: {task.problem_description}"
-    )
+    told = isinstance(errand, str) and errand.strip()
+    return str(errand) if told else f"{task.task_id}: {task.problem_description}"
 
 
 def kind_of_trajectories(trajectories: Sequence[Trajectory]) -> FileKind:
@@ -298,6 +289,7 @@ def _pair_entry(item: Row) -> dict[str, Json]:
 def _pair_row(item: Row) -> dict[str, Json]:
     """`before` is what both sides begin with."""
     before, chosen, rejected = _sides(item)
+    sides, plain = ("prompt", "chosen", "rejected"), (str, int, float, type(None))
     return {
         "task_id": str(item.get("task_id") or digest([before])),
         "repeat": 0,
@@ -307,9 +299,7 @@ def _pair_row(item: Row) -> dict[str, Json]:
         "rejected": rejected,
         "reward": None,
         "provenance": {
-            name: value
-            for name, value in item.items()
-            if name not in {"prompt", "chosen", "rejected"} and not isinstance(value, (list, dict))
+            name: item[name] for name in item if name not in sides and isinstance(item[name], plain)
         },
     }
 
@@ -319,11 +309,7 @@ def _sides(item: Row) -> tuple[str, str, str]:
     chosen, rejected = _text(item, "chosen"), _text(item, "rejected")
     if item.get("prompt"):
         return _text(item, "prompt"), chosen, rejected
-    shared = next(
-        (place for place, (one, other) in enumerate(zip(chosen, rejected, strict=False)) if one != other),
-        min(len(chosen), len(rejected)),
-    )
-    cut = chosen.rfind("\n", 0, shared) + 1
+    cut = common_beginning(chosen, rejected).rfind("\n") + 1
     return chosen[:cut], chosen[cut:], rejected[cut:]
 
 
@@ -331,21 +317,20 @@ def _text(item: Row, side: str) -> str:
     """A side as a text; it may be a list of messages, or an object of input and output."""
     value = item.get(side)
     if isinstance(value, list) and all(isinstance(message, Mapping) for message in value):
-        value = "\n\n".join(f"{message.get('role')}: {_content(message.get('content'))}" for message in value)
+        said = []
+        for message in value:
+            parts = message.get("content")  # a picture in it is named
+            if isinstance(parts, list):
+                named = (one.get("text", "[picture]") if isinstance(one, Mapping) else one for one in parts)
+                parts = "".join(map(str, named))
+            said.append(f"{message.get('role')}: {parts}")
+        value = "\n\n".join(said)
     if isinstance(value, Mapping):
         value = f"{value.get('input', '')}{value.get('output', '')}"
     if not isinstance(value, str):
         repair = "A pair has two texts, or lists of messages."
         raise DataError("must be a string", field=side, value=value, repair=repair)
     return value
-
-
-def _content(content: Json) -> str:
-    """A message's text; a picture in it is named."""
-    if not isinstance(content, list):
-        return str(content)
-    parts = (one.get("text", "[picture]") if isinstance(one, Mapping) else one for one in content)
-    return "".join(map(str, parts))
 
 
 # ---- kinds
