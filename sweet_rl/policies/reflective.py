@@ -10,7 +10,7 @@ Published behaviour: docs/published/reflect_rl.md#two-models, #episodes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from random import Random
 
 from sweet_rl.chat import ChatFormat
@@ -23,6 +23,7 @@ from sweet_rl.thoughts import split_thoughts
 from sweet_rl.types import Failure, Generation, Message, Observation, derive_seed
 
 
+@dataclass(eq=False)
 class SampledPolicy:
     """A policy made of a sampler, for models that continue plain text instead of answering in a chat.
 
@@ -36,32 +37,27 @@ class SampledPolicy:
         chat_format: how the observation becomes text; default: the world's last message.
     """
 
-    def __init__(
-        self,
-        sampler: Sampler,
-        ending: str,
-        *,
-        instruction: str = "",
-        chat_format: ChatFormat | None = None,
-        seed: int = 0,
-    ) -> None:
-        self.name = str(getattr(sampler, "name", type(sampler).__name__))
-        self._sampler = sampler
-        self._ending = ending
-        self._front = f"{instruction}\n" if instruction else ""
-        self._format = chat_format or LastObservation()
-        self._seed = seed
+    sampler: Sampler
+    ending: str
+    _: KW_ONLY
+    instruction: str = ""
+    chat_format: ChatFormat = field(default_factory=LastObservation)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self.name = str(getattr(self.sampler, "name", type(self.sampler).__name__))
 
     async def act(self, observation: Observation) -> Generation:
         """One turn; raises what the sampler does."""
-        prompt = f"{self._front}{self._format.render(observation.messages)}{self._ending}"
-        seed = derive_seed(self._seed, observation.seed, observation.turn)
-        ((completion,),) = await self._sampler.sample([prompt], 1, seeds=[seed])
+        front = f"{self.instruction}\n" if self.instruction else ""
+        prompt = f"{front}{self.chat_format.render(observation.messages)}{self.ending}"
+        seed = derive_seed(self.seed, observation.seed, observation.turn)
+        ((completion,),) = await self.sampler.sample([prompt], 1, seeds=[seed])
         return Generation(prompt, completion)
 
     async def close(self) -> None:
         """Close the sampler, where that is something to be done."""
-        close = getattr(self._sampler, "close", None)
+        close = getattr(self.sampler, "close", None)
         if close is not None:
             await close()
 
@@ -77,6 +73,7 @@ class Recap(ScriptedPolicy):
         return f"{steps} The last thing said: {lines[0].strip() if lines else 'nothing'}"
 
 
+@dataclass(eq=False)
 class ReflectivePolicy:
     """Reflects, then acts. Both parts are closed with it.
 
@@ -99,38 +96,32 @@ class ReflectivePolicy:
         UsageError: `reflect_prob` is no share.
     """
 
-    def __init__(
-        self,
-        policy: Policy,
-        reflector: Policy,
-        *,
-        head: str | None = None,
-        request: str = "",
-        instruction: str = "",
-        reflect_prob: float = 1.0,
-        seed: int = 0,
-    ) -> None:
-        if not 0 <= reflect_prob <= 1:
-            raise UsageError(f"reflect_prob must be from 0 to 1, got {reflect_prob}.")
-        self.name = f"{policy.name} after reflections of {reflector.name}"
-        self.policy = policy
-        self._reflector = reflector
-        self._head = head
-        self._request = f"\n\n{request}" if request else ""
-        self._instruction = f"{instruction}\n" if instruction else ""
-        self._share = reflect_prob
-        self._seed = seed
+    policy: Policy
+    reflector: Policy
+    _: KW_ONLY
+    head: str | None = None
+    request: str = ""
+    instruction: str = ""
+    reflect_prob: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.reflect_prob <= 1:
+            raise UsageError(f"reflect_prob must be from 0 to 1, got {self.reflect_prob}.")
+        self.name = f"{self.policy.name} after reflections of {self.reflector.name}"
 
     async def act(self, observation: Observation) -> Generation:
         """One turn: the policy's, with the reflection that it was made with; raises what the policy does."""
-        last = observation.messages[-1].content
-        before, after = split_prompt(last, self._head)
+        before, after = split_prompt(observation.messages[-1].content, self.head)
         written, failures = await self._reflect(observation, before)
         reflection = ""
         if written is not None:  # without the thoughts of a model that thinks first
             reflection = cut_reflection(split_thoughts(written.completion.text, written.input).text)
-        shown = f"{self._instruction}{before}{ANALYSE_MARKER}{reflection}{after}"
-        generation = await self.policy.act(_with_last(observation, shown))
+        front = f"{self.instruction}\n" if self.instruction else ""
+        shown = f"{front}{before}{ANALYSE_MARKER}{reflection}{after}"
+        *earlier, last = observation.messages
+        seen = (*earlier, Message(last.role, shown))
+        generation = await self.policy.act(replace(observation, messages=seen))
         return replace(
             generation,
             reflection=None if written is None else reflection,
@@ -143,29 +134,20 @@ class ReflectivePolicy:
         try:
             await self.policy.close()
         finally:
-            await self._reflector.close()
+            await self.reflector.close()
 
     async def _reflect(
         self, observation: Observation, before: str
     ) -> tuple[Generation | None, Sequence[Failure]]:
         """What the reflection model wrote; None where it was not asked or could not answer."""
-        seed = derive_seed(self._seed, observation.seed, observation.turn, "reflection")
-        if Random(seed).random() >= self._share:
+        seed = derive_seed(self.seed, observation.seed, observation.turn, "reflection")
+        if Random(seed).random() >= self.reflect_prob:
             return None, ()
-        earlier = tuple(
-            Message(message.role, split_prompt(message.content, self._head).before)
-            for message in observation.messages[:-1]
-        )
-        asked = replace(observation, messages=(*earlier, observation.messages[-1]))
-        asked = _with_last(asked, f"{before}{self._request}")
+        *earlier, last = observation.messages
+        seen = [Message(one.role, split_prompt(one.content, self.head).before) for one in earlier]
+        asked = Message(last.role, f"{before}\n\n{self.request}" if self.request else before)
         try:
-            return await self._reflector.act(replace(asked, seed=seed)), ()
+            return await self.reflector.act(replace(observation, messages=(*seen, asked), seed=seed)), ()
         except EpisodeError as error:
             failure = error.failure
             return None, (replace(failure, detail=f"reflection: {failure.detail}"),)
-
-
-def _with_last(observation: Observation, content: str) -> Observation:
-    """The same observation with another last message."""
-    *earlier, last = observation.messages
-    return replace(observation, messages=(*earlier, Message(last.role, content)))

@@ -18,7 +18,6 @@ class ScriptedPolicy:
     """Writes what `_say` returns; records the prompt that a model would have been given.
 
     `chat_format` writes that prompt. Set it to a model's, and its dialogues can be imitated by that model.
-
     """
 
     name: str
@@ -94,9 +93,8 @@ def as_answer(code: str) -> str:
 class MarkovPolicy:
     """Any policy, shown only the world's last message.
 
-    Chat models would else be sent every earlier state with every turn, and run out of context. The seed
-    depends on the turn, as it would with the whole dialogue.
-
+    Chat models would else be sent every earlier state with every turn, and run out of context. The seed depends on the
+    turn, as it would with the whole dialogue.
     """
 
     def __init__(self, policy: Policy) -> None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from typing import Any, Final
+from dataclasses import KW_ONLY, dataclass
+from typing import Final
 
 from sweet_rl.browsers import PageContext
 from sweet_rl.errors import UsageError
@@ -31,6 +32,7 @@ NO_DRAFT: Final = "The assistant has no page to show yet: there is no visualisat
 TARGET_CAPTION: Final = "This is the page that you want:"
 
 
+@dataclass(eq=False)
 class OpenAIUser:
     """Asks a model what the human says next, with the published request by default.
 
@@ -43,21 +45,17 @@ class OpenAIUser:
         system_prompt: the system message; "" for none.
     """
 
-    def __init__(
-        self,
-        client: OpenAIClient,
-        model: str,
-        *,
-        prompt_template: str,
-        temperature: float = 0,
-        max_tokens: int = MAX_TOKENS,
-        system_prompt: str = SYSTEM_PROMPT,
-    ) -> None:
-        self.name = model
-        self._client = client
-        self._template = prompt_template
-        self._temperature, self._max_tokens = temperature, max_tokens
-        self._system_prompt = system_prompt
+    client: OpenAIClient
+    model: str
+    _: KW_ONLY
+    prompt_template: str
+    temperature: float = 0
+    max_tokens: int = MAX_TOKENS
+    system_prompt: str = SYSTEM_PROMPT
+
+    @property
+    def name(self) -> str:
+        return self.model
 
     @staticmethod
     def check_prompt(template: str, path: str) -> None:
@@ -70,23 +68,20 @@ class OpenAIUser:
 
     async def reply(self, context: UserContext) -> UserReply:
         """One chat completion; a request that cannot be answered gives the published "No response."."""
-        system = [{"role": "system", "content": self._system_prompt}] if self._system_prompt else []
-        body = {
-            "model": self.name,
-            "messages": [*system, {"role": "user", "content": self._content(context)}],
-            "max_tokens": self._max_tokens,
-            "temperature": self._temperature,
-        }
-        return await ask(self._client, body)
+        system = [{"role": "system", "content": self.system_prompt}] if self.system_prompt else []
+        messages = [*system, {"role": "user", "content": self._content(context)}]
+        how = {"max_tokens": self.max_tokens, "temperature": self.temperature}
+        return await ask(self.client, {"model": self.model, "messages": messages, **how})
 
     async def close(self) -> None:
         """Close the client and its connections."""
-        await self._client.close()
+        await self.client.close()
 
     def _content(self, context: UserContext) -> Json:
-        return simulator_prompt(self._template, context)
+        return simulator_prompt(self.prompt_template, context)
 
 
+@dataclass(eq=False)
 class VisionUser(OpenAIUser):
     """Shows a model the draft and the page that is wanted, and asks what the human says.
 
@@ -94,20 +89,9 @@ class VisionUser(OpenAIUser):
     has them (the published one has neither), and there is no system message by default. `image_url` is one of `DATA_URLS`.
     """
 
-    def __init__(
-        self,
-        client: OpenAIClient,
-        model: str,
-        *,
-        prompt_template: str,
-        image_url: str = "png",
-        system_prompt: str = "",
-        **settings: Any,
-    ) -> None:
-        super().__init__(
-            client, model, prompt_template=prompt_template, system_prompt=system_prompt, **settings
-        )
-        self._url = DATA_URLS[image_url]
+    _: KW_ONLY
+    image_url: str = "png"
+    system_prompt: str = ""
 
     @staticmethod
     def check_prompt(template: str, path: str) -> None:
@@ -125,16 +109,13 @@ class VisionUser(OpenAIUser):
     def _content(self, context: UserContext) -> Json:
         if not isinstance(context, PageContext):
             raise TypeError("a human with eyes needs a PageContext")
-        prompt = fill(
-            self._template,
-            problem_description=context.problem_description,
-            dialogue_history=dialogue_string(context.messages),
-        )
+        said = {"problem_description": context.problem_description}
+        said["dialogue_history"] = dialogue_string(context.messages)
         target, draft = (
-            None if page is None else self._url + base64.b64encode(page.image).decode("ascii")
+            None if page is None else DATA_URLS[self.image_url] + base64.b64encode(page.image).decode("ascii")
             for page in (context.target, context.draft)
         )
-        return vision_content(prompt, target=str(target), draft=draft)
+        return vision_content(fill(self.prompt_template, **said), target=str(target), draft=draft)
 
 
 async def ask(client: OpenAIClient, body: Mapping[str, Json]) -> UserReply:
@@ -152,9 +133,9 @@ def vision_content(prompt: str, *, target: str, draft: str | None) -> list[dict[
     `target` and `draft` are addresses with the pictures in them; None: the agent has made no page yet.
     """
     shown = [NO_DRAFT] if draft is None else [DRAFT_CAPTION, draft]
+    parts = (prompt, *shown, TARGET_CAPTION, target)
+    pictures = (target, draft)
     return [
-        {"type": "image_url", "image_url": {"url": one}}
-        if one in {target, draft}
-        else {"type": "text", "text": one}
-        for one in (prompt, *shown, TARGET_CAPTION, target)
+        {"type": "image_url", "image_url": {"url": one}} if one in pictures else {"type": "text", "text": one}
+        for one in parts
     ]
