@@ -122,7 +122,7 @@ def _timed(work: Any, steps: int) -> tuple[float, float]:
 class Ours:
     def __init__(self, policy: Any, critic: Any, tokenizer: Any, arguments: argparse.Namespace) -> None:
         from sweet_rl.chat import PlainChat
-        from sweet_rl.online.archer import ArcherLearner
+        from sweet_rl.online.learner import ArcherLearner
         from sweet_rl.online.policy import TokenPolicy
         from sweet_rl.online.settings import ArcherSettings
 
@@ -172,7 +172,7 @@ class Plain:
     def __init__(self, policy: Any, critic: Any, tokenizer: Any, _arguments: argparse.Namespace) -> None:
         import torch
 
-        from sweet_rl.online.learner import copied
+        from sweet_rl.online.critic import copied
 
         torch.autograd.set_detect_anomaly(True)
         self.policy, self.critic, self.target = policy.eval(), critic, copied(critic)

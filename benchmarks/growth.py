@@ -98,8 +98,7 @@ def _turns(turns: int) -> Row:
 
 
 def _critic_step(*, turns: int, episodes: int, alone: bool) -> Row:
-    from sweet_rl.online.critic import DoubleCritic, critic_step
-    from sweet_rl.online.learner import copied
+    from sweet_rl.online.critic import DoubleCritic, copied, critic_step
     from sweet_rl.online.losses import StepSettings
     from sweet_rl.online.replay import ReplayBuffer
     from sweet_rl.training.batches import chains

@@ -371,7 +371,7 @@ def main() -> None:
     import torch
 
     torch.set_num_threads(1)
-    import sweet_rl.online.archer  # before the first fork, so that no process loads it again
+    import sweet_rl.online.learner  # before the first fork, so that no process loads it again
     import sweet_rl.online.reflect.models
     import sweet_rl.training.runs
     import sweet_rl.training.trainer  # noqa: F401

@@ -17,8 +17,7 @@ import numpy as np
 import torch
 
 from sweet_rl import load_tasks
-from sweet_rl.online.critic import soft_update
-from sweet_rl.online.learner import copied
+from sweet_rl.online.critic import copied, soft_update
 from sweet_rl.online.models import load_actor, load_archer_critic
 from sweet_rl.online.policy import Player
 from sweet_rl.online.replay import ReplayBuffer, transitions

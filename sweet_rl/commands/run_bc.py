@@ -129,10 +129,22 @@ def run_bc(shown: ShownFlags, pupil: PupilFlags, /) -> None:
     """
     from sweet_rl.training.checkpoints import held
 
-    with held(Path(pupil.output_dir)):
+    with held(folder := Path(pupil.output_dir).expanduser()):
         show = Demonstrations(shown)
-        folder = Path(pupil.output_dir).expanduser()
-        _check_room(folder, overwrite=pupil.overwrite)
+        if folder.exists() and not folder.is_dir():
+            raise UsageError(f"--output_dir {str(folder)!r} is a file; name a folder.")
+        known, there = (
+            {"policy", "critic", "unfinished", "run.json"},
+            {entry.name for entry in folder.glob("*")},
+        )
+        if others := sorted(one for one in there - known if not one.startswith(Path(_FILE).stem)):
+            raise UsageError(
+                f"--output_dir {str(folder)!r} holds {others[0]!r}; name an empty or a new folder."
+            )
+        if "policy" in there and not pupil.overwrite:
+            raise UsageError(
+                f"--output_dir {str(folder)!r} holds a policy already; pass --overwrite, or name another folder."
+            )
         recipe = dict(TINY_RECIPE if pupil.policy_lm == TINY else PUBLISHED_RECIPE)
         recipe |= {name: value for name in recipe if (value := getattr(pupil, name)) is not None}
         tracking.sets(dict(recipe))
@@ -161,20 +173,14 @@ def run_bc(shown: ShownFlags, pupil: PupilFlags, /) -> None:
             texts = [text for game in games for text in (game[-1].observation, game[-1].next_observation)]
             texts += [*(f"{one.action}\n" for one in turns), *([] if template is None else [template] * 2)]
             name = str(make_models(unfinished, seed=shown.seed, texts=texts)[0])
-        settings = ArcherSettings(
-            policy_lm=name,
-            agent_type="online_filteredbc",
-            template=template,
-            eos_str=config["eos_str"],
-            max_new_tokens=config["max_new_tokens"],
-            max_tokens_per_batch=pupil.max_tokens_per_batch,
-            device=pupil.device,
-            dtype=pupil.dtype,  # type: ignore[arg-type]  # checked by the settings
-            seed=shown.seed,
-        )
         if recipe["iterations"] is None:
             steps = math.ceil(len(turns) / (recipe["batch_size"] * recipe["grad_accum_steps"]))
             recipe["iterations"] = max(3, math.ceil(_TINY_STEPS / steps))
+        settings = ArcherSettings(
+            policy_lm=name, agent_type="online_filteredbc", template=template, eos_str=config["eos_str"],
+            max_new_tokens=config["max_new_tokens"], max_tokens_per_batch=pupil.max_tokens_per_batch,
+            device=pupil.device, dtype=pupil.dtype, seed=shown.seed,  # type: ignore[arg-type]  # checked there
+        )  # fmt: skip
         losses = clone(settings, turns, unfinished / POLICY, quiet=shown.quiet, **recipe)
         for part in (CRITIC, POLICY):  # the policy last: with it the folder is whole
             shutil.rmtree(folder / part, ignore_errors=True)
@@ -228,42 +234,27 @@ class Demonstrations:
 
 
 def clone(
-    settings: ArcherSettings,
-    shown: Sequence[Transition],
-    folder: Path,
-    *,
-    quiet: bool = True,
-    **training: Any,
+    settings: ArcherSettings, shown: Sequence[Transition], folder: Path, *, quiet: bool = True, **recipe: Any
 ) -> list[float]:
-    """Let the policy of the settings imitate; save it to `folder`. Returns the losses of the steps."""
+    """Let the policy of the settings imitate, by the published recipe or ours; save it to `folder`. Returns the losses of the steps."""
     from tqdm import tqdm
 
-    from sweet_rl.online.archer import make_learner, train_bc
+    from sweet_rl.online.learner import make_learner
 
-    learner = make_learner(settings, chat_format=PlainChat())
+    recipe = {**PUBLISHED_RECIPE, **recipe}
+    how = {name: recipe.pop(name) for name in ("iterations", "whole_games") if name in recipe}
+    recipe["lm_lr"] = recipe.pop("learning_rate")
+    settings = replace(settings, save_path=str(folder.parent), **recipe)
     with tqdm(unit="step", disable=quiet, dynamic_ncols=True) as bar:
 
         def say(_phase: str, done: int, total: int) -> None:
             bar.total = total
             bar.update(done - bar.n)
 
-        rows = folder.with_name("nonfinite_batch.jsonl")
-        losses = train_bc(learner.policy, shown, seed=settings.seed, nonfinite_path=rows, say=say, **training)
+        learner = make_learner(settings, chat_format=PlainChat(), say=say)
+        losses: list[float] = learner.clone(shown, **how)
     learner.save_policy(folder)
     return losses
-
-
-def _check_room(folder: Path, *, overwrite: bool) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"--output_dir {str(folder)!r} is a file; name a folder.")
-    known, there = {"policy", "critic", "unfinished", "run.json"}, {entry.name for entry in folder.glob("*")}
-    others = sorted(name for name in there - known if not name.startswith(Path(_FILE).stem))
-    if others:
-        raise UsageError(f"--output_dir {str(folder)!r} holds {others[0]!r}; name an empty or a new folder.")
-    if (folder / "policy").exists() and not overwrite:
-        raise UsageError(
-            f"--output_dir {str(folder)!r} holds a policy already; pass --overwrite, or name another folder."
-        )
 
 
 def _played(show: Demonstrations, folder: Path, *, overwrite: bool) -> str:

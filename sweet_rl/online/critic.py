@@ -11,6 +11,7 @@ Published behaviour: docs/published/archer.md#critic, #critic-targets, #deviatio
 
 from __future__ import annotations
 
+import copy
 import inspect
 import math
 from collections.abc import Sequence
@@ -186,6 +187,18 @@ class DoubleCritic(nn.Module):
         """All four values of texts; every distinct text is encoded once."""
         features = self.encode([*observations, *actions], max_tokens)
         return CriticValues(*self(features[: len(observations)], features[len(observations) :]))
+
+
+def copied(critic: DoubleCritic) -> DoubleCritic:
+    """A critic with weights of its own, equal to these, that needs no gradients."""
+    encoder, critic.encoder = critic.encoder, None  # type: ignore[assignment]  # caches are not copied
+    try:
+        target = copy.deepcopy(critic)
+    finally:
+        critic.encoder = encoder
+    how: dict[str, Any] = {name: getattr(encoder, name) for name in ("max_length", "pooling", "half")}
+    target.encoder = TextEncoder(target.base_lm, encoder.tokenizer, **how)
+    return target.requires_grad_(requires_grad=False)
 
 
 @torch.no_grad()

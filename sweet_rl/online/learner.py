@@ -1,37 +1,46 @@
-"""What all learners share: the policy, critics and their states on disk, and the steps that an update is made of.
+"""The online algorithms and what they share: policy, critics, their states on disk, and the steps that an update is made of.
+
+`ArcherLearner` trains critic and policy, `ChaiLearner` the critic only, `FilteredBCLearner` the policy on the best episodes (and on
+demonstrations, before there are any). `OnPolicyLearner` has no memory: it learns from the whole episodes of the newest iteration.
 
 Each phase clips its own gradients and begins without any. A step's loss is the sum of G means over B rows; it is computed in
 micro-batches of similar rows under a token budget, and its value depends on neither that nor on the number of processes.
 
-Axes: R rows of a step, S of a process, B of a mean, T tokens, C columns of numbers.
+Axes: R rows of a step, S of a process, B of a mean, T tokens of an utterance.
 
-Published behaviour: docs/published/archer.md#one-update, #policy-loss, #behaviour-cloning, #deviations.
+Published behaviour: docs/published/archer.md#one-update, #policy-loss, #critic-targets, #behaviour-cloning, #online-chai,
+#checkpoint, #deviations.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterator, Sequence
+import math
+import random
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
 
 from sweet_rl.chat import ChatFormat
 from sweet_rl.contracts import Policy
+from sweet_rl.errors import UsageError
 from sweet_rl.online import losses
-from sweet_rl.online.critic import DoubleCritic, TextEncoder, critic_step
+from sweet_rl.online.critic import DoubleCritic, best_places, copied, critic_step
 from sweet_rl.online.losses import StepSettings, of_all_rows, step
+from sweet_rl.online.models import load_actor, load_archer_critic, load_bare
 from sweet_rl.online.policy import Ask, Engine, Player, TokenPolicy, TokenScores, Turns, Utterance
 from sweet_rl.online.replay import Transition
 from sweet_rl.online.settings import ArcherSettings
+from sweet_rl.policies.weights import device_of
 from sweet_rl.training.processes import (
     all_reduce_max,
     broadcast_parameters,
+    check_sharding,
     first_pass,
     from_main,
     full_weights,
@@ -42,19 +51,21 @@ from sweet_rl.training.processes import (
     load_weights,
     optimizer_state,
     own_rows,
-)  # fmt: skip
+    world_size,
+)
 from sweet_rl.types import derive_seed
 
 Draw = Callable[[int], Sequence[Transition]]  # that many transitions from a buffer; the same in every process
-Said = tuple[Sequence[str], Sequence[Utterance]]  # what this process's turns saw, and what was said
 Say = Callable[[str, int, int], None]  # called with the progress: the phase, steps done, steps in all
 
 
 class Learner:
-    """One algorithm with everything that it trains; its subclasses say what an update is.
+    """One algorithm with everything that it trains; its subclasses say what a step of the policy is.
 
     All processes call all methods but `rollout_policy`.
     """
+
+    phase = "actor"
 
     def __init__(
         self, settings: ArcherSettings, policy: TokenPolicy, critic: DoubleCritic | None, chat_format: ChatFormat,
@@ -85,24 +96,40 @@ class Learner:
 
     def update(self, draw: Draw, *, update_actor: bool) -> dict[str, float]:
         """One iteration's optimizer steps, of the critic only unless `update_actor`; the published numbers."""
+        info = losses.means(self._train_critic(draw)) if hasattr(self, "critic") else {}
+        if update_actor and self.learns_words:
+            info |= losses.means(self._train_actor(draw))
+        self._updates += 1
+        return info
+
+    def _train_critic(self, draw: Draw) -> list[dict[str, float]]:
+        """The critic's steps; the policy stands still and says everything first."""
+        settings, infos = self.settings, []
+        steps = [list(draw(settings.rows_per_step)) for _ in range(settings.epochs)]
+        asks = [self._asks(f"critic-{number}", rows) for number, rows in enumerate(steps)]
+        self._say("sample", 0, len(steps))
+        with self.gathered():
+            every = [ask for one in asks for ask in one]
+            proposed = iter(self._proposals(every, greedy=not settings.do_sample))
+        for number, rows in enumerate(steps):
+            texts = [[utterance.text for utterance in next(proposed)] for _ in asks[number]]
+            infos.append(
+                critic_step(self.critic, self.target, self.critic_optimizer, rows, texts, self.steps)
+            )
+            self._say("critic", number + 1, len(steps))
+        return infos
+
+    def _train_actor(self, draw: Draw) -> list[dict[str, float]]:
+        """The policy's steps."""
+        infos = []
+        for number in range(self.settings.actor_epochs):
+            infos.append(self._actor_step(number, draw(self.settings.rows_per_step)))
+            self._say(self.phase, number + 1, self.settings.actor_epochs)
+        return infos
+
+    def _actor_step(self, number: int, rows: Sequence[Transition]) -> dict[str, float]:
+        """One step of the policy and its numbers; `number` counts the steps of an update."""
         raise NotImplementedError
-
-    def gathered(self) -> AbstractContextManager[None]:
-        """What all processes enter and leave together when one of them plays."""
-        return gathered(self.policy.model)
-
-    def rollout_policy(self, *, greedy: bool) -> Policy:
-        """The policy at play, inside `gathered`; close it when the episodes are over."""
-        greedy = greedy or not self.settings.do_sample
-
-        def engine(asks: Sequence[Ask]) -> Turns:
-            return self.policy.write([self.policy.request(*ask, greedy=greedy) for ask in asks])
-
-        return self._player(engine)
-
-    def _player(self, engine: Engine) -> Player:
-        settings = self.settings
-        return Player(settings.policy_lm, engine, self._format, self.policy.prompt, settings.seed)
 
     def _asks(self, phase: str, rows: Sequence[Transition]) -> list[Ask]:
         """This process's rows as turns to take; a row's seed does not depend on the number of processes."""
@@ -121,23 +148,88 @@ class Learner:
         )
         return [flat[start : start + count] for start in range(0, len(flat), count)]
 
-    def _train_critic(self, draw: Draw) -> list[dict[str, float]]:
-        """The critic's steps; the policy stands still and says everything first."""
-        settings = self.settings
-        steps = [list(draw(settings.rows_per_step)) for _ in range(settings.epochs)]
-        asks = [self._asks(f"critic-{number}", rows) for number, rows in enumerate(steps)]
-        self._say("sample", 0, len(steps))
-        with self.gathered():
-            every = [ask for one in asks for ask in one]
-            proposed = iter(self._proposals(every, greedy=not settings.do_sample))
-        infos = []
-        for number, rows in enumerate(steps):
-            texts = [[utterance.text for utterance in next(proposed)] for _ in asks[number]]
-            infos.append(
-                critic_step(self.critic, self.target, self.critic_optimizer, rows, texts, self.steps)
+    def _policy_step(
+        self, rows: Sequence[Transition], observations: Sequence[str], said: Sequence[Utterance],
+        columns: Callable[[list[int], TokenScores], Tensor],
+    ) -> Tensor:  # fmt: skip
+        """One step on this process's turns.
+
+        `columns` gives numbers [C, B] of a batch of them, the first two of which add up to a row's loss. Returns
+        those of all rows, as [5, R], 0 where there is none.
+        """
+        policy = self.policy
+        self.lm_optimizer.zero_grad(set_to_none=True)
+        table = torch.zeros(5, len(said), device=policy.device, dtype=policy.dtype)
+        batches = list(policy.batches(observations, said)) if said else []
+        passes = all_reduce_max(len(batches), policy.device) if is_fsdp(policy.model) else len(batches)
+        for numbers in batches:
+            scores = policy.scores([observations[n] for n in numbers], [said[n] for n in numbers])
+            found = columns(numbers, scores)
+            torch.autograd.backward((found[0] + found[1]).sum() / self.settings.batch_size)
+            table[: len(found), numbers] = found.detach().to(policy.dtype)
+        for _ in range(passes - len(batches)):
+            # Sharded layers need every process at every pass: one with fewer batches makes passes that weigh nothing.
+            scores = policy.scores(["a"], [policy.utterance("a", "a")])
+            outputs = [scores.logps_BT, *([scores.values_BT] if policy.value_head is not None else [])]
+            torch.autograd.backward(outputs, [torch.zeros_like(one) for one in outputs])
+        everything = of_all_rows([*table], len(rows), policy.model)
+        step(
+            self.lm_optimizer, policy.parameters(), everything[0] + everything[1], everything, rows, "policy", self.steps
+        )  # fmt: skip
+        return everything
+
+    def _spoken(self, rows: Sequence[Transition]) -> tuple[list[str], list[Utterance]]:
+        """The rows' observations, and their actions in tokens of the policy."""
+        said = [self.policy.known_utterance(row.observation, row.action, row.action_ids) for row in rows]
+        return [row.observation for row in rows], said
+
+    def _reinforce(
+        self, rows: Sequence[Transition], observations: Sequence[str], said: Sequence[Utterance], advantages_S: Tensor
+    ) -> dict[str, float]:  # fmt: skip
+        """One step of REINFORCE: this process's observations and utterances, and what they gain."""
+        policy = self.policy
+        advantages_S = weights_S = advantages_S.to(policy.device, policy.dtype)
+        if (
+            self.settings.normalize_advantages and len(rows) > 1
+        ):  # over all rows of the step; one alone keeps its own
+            all_R = of_all_rows([advantages_S], len(rows), policy.model)[0]
+            weights_S = ((all_R - all_R.mean()) / (all_R.std() + 1e-8))[own_rows(len(rows))]
+
+        def columns(numbers: list[int], scores: TokenScores) -> Tensor:
+            gains_B, weights_B, mask_BT = advantages_S[numbers], weights_S[numbers], scores.mask_BT
+            if policy.value_head is None:
+                nothing_B = torch.zeros_like(gains_B)
+                return torch.stack([-scores.logps_B * weights_B, nothing_B, gains_B])
+            policy_B, value_B, _ = losses.baseline_losses(
+                scores.logps_BT, scores.values_BT, mask_BT, weights_B
             )
-            self._say("critic", number + 1, len(steps))
-        return infos
+            values_B = (scores.values_BT * mask_BT).sum(dim=1) / mask_BT.sum(dim=1)
+            return torch.stack([policy_B, value_B, gains_B, values_B, gains_B - values_B])
+
+        table = self._policy_step(rows, observations, said, columns)
+        return losses.actor_metrics_of(table, self.settings.batch_size)
+
+    def _imitate(self, rows: Sequence[Transition]) -> float:
+        """One step of behaviour cloning on the rows' own actions, their ends included; its loss."""
+        turns = self._spoken([rows[number] for number in own_rows(len(rows))])
+        table = self._policy_step(
+            rows, *turns, lambda _, scores: torch.stack([-scores.logps_B, torch.zeros_like(scores.logps_B)])
+        )
+        return table[0].mean().item()
+
+    def gathered(self) -> AbstractContextManager[None]:
+        """What all processes enter and leave together when one of them plays."""
+        return gathered(self.policy.model)
+
+    def rollout_policy(self, *, greedy: bool) -> Policy:
+        """The policy at play, inside `gathered`; close it when the episodes are over."""
+        greedy = greedy or not self.settings.do_sample
+        return self._player(
+            lambda asks: self.policy.write([self.policy.request(*ask, greedy=greedy) for ask in asks])
+        )
+
+    def _player(self, engine: Engine) -> Player:
+        return Player(self.settings.policy_lm, engine, self._format, self.policy.prompt, self.settings.seed)
 
     def save_policy(self, folder: Path) -> None:
         """The policy as a folder that transformers loads; an adapter as peft loads it."""
@@ -180,97 +272,178 @@ class Learner:
         self._updates = from_main(lambda: state["updates"])
 
 
-def copied(critic: DoubleCritic) -> DoubleCritic:
-    """A critic with weights of its own, equal to these, that needs no gradients."""
-    encoder, critic.encoder = critic.encoder, None  # type: ignore[assignment]  # caches are not copied
-    try:
-        target = copy.deepcopy(critic)
-    finally:
-        critic.encoder = encoder
-    how: dict[str, Any] = {name: getattr(encoder, name) for name in ("max_length", "pooling", "half")}
-    target.encoder = TextEncoder(target.base_lm, encoder.tokenizer, **how)
-    return target.requires_grad_(requires_grad=False)
+class ArcherLearner(Learner):
+    """ArCHer: the critic learns from the buffer, the policy from the critic."""
 
+    def _actor_step(self, number: int, rows: Sequence[Transition]) -> dict[str, float]:
+        asks = self._asks(f"actor-{number}", rows)
+        observations = [ask.observation for ask in asks]
+        with self.gathered():
+            said = self.policy.sample(
+                observations, [ask.seed for ask in asks], greedy=not self.settings.do_sample
+            )
+        return self._reinforce(rows, observations, said, self._advantages(observations, said))
 
-def actor_step(
-    policy: TokenPolicy, optimizer: torch.optim.Optimizer, turns: Said, advantages_S: Tensor,
-    rows: Sequence[Transition], settings: StepSettings,
-) -> dict[str, float]:  # fmt: skip
-    """One step of REINFORCE: this process's observations and utterances, and what they gain."""
-    advantages_S = weights_S = advantages_S.to(policy.device, policy.dtype)
-    if settings.normalize_advantages and len(rows) > 1:  # over all rows of the step; one alone keeps its own
-        all_R = of_all_rows([advantages_S], len(rows), policy.model)[0]
-        weights_S = ((all_R - all_R.mean()) / (all_R.std() + 1e-8))[own_rows(len(rows))]
-
-    def columns(numbers: list[int], scores: TokenScores) -> Tensor:
-        gains_B, weights_B = advantages_S[numbers], weights_S[numbers]
-        if policy.value_head is None:
-            nothing_B = torch.zeros_like(gains_B)
-            return torch.stack([-scores.logps_B * weights_B, nothing_B, gains_B, nothing_B, nothing_B])
-        policy_B, value_B, _ = losses.baseline_losses(
-            scores.logps_BT, scores.values_BT, scores.mask_BT, weights_B
+    @torch.no_grad()
+    def _advantages(self, observations: Sequence[str], utterances: Sequence[Utterance]) -> Tensor:
+        """What the online critic thinks of what the policy says now, as [S]."""
+        if not observations:
+            return torch.zeros(0)
+        texts = [utterance.text for utterance in utterances]
+        return losses.advantages(
+            self.critic.read(observations, texts, 4 * self.settings.max_tokens_per_batch)
         )
-        values_B = (scores.values_BT * scores.mask_BT).sum(dim=1) / scores.mask_BT.sum(dim=1)
-        return torch.stack([policy_B, value_B, gains_B, values_B, gains_B - values_B])
-
-    return losses.means(
-        losses.actor_metrics(policy_B, gains_B, value_losses_B=value_B, values=values_B, residuals=left_B)
-        for policy_B, value_B, gains_B, values_B, left_B in torch.split(
-            policy_step(policy, optimizer, turns, rows, settings, 5, columns), settings.batch_size, dim=1
-        )
-    )
 
 
-def imitation_step(
-    policy: TokenPolicy, optimizer: torch.optim.Optimizer, rows: Sequence[Transition], settings: StepSettings
-) -> dict[str, float]:
-    """One step of behaviour cloning on the rows' own actions, their ends included."""
+class ChaiLearner(Learner):
+    """Online CHAI: the policy is frozen, the target critic chooses among its candidates."""
 
-    def columns(_: list[int], scores: TokenScores) -> Tensor:
-        return torch.stack([-scores.logps_B, torch.zeros_like(scores.logps_B)])
+    def rollout_policy(self, *, greedy: bool) -> Policy:
+        """Of several utterances the one with the largest min(Q1, Q2), the first of equals; greedy ones are all alike."""
 
-    turns = spoken(policy, [rows[number] for number in own_rows(len(rows))])
-    return {"bc.loss": policy_step(policy, optimizer, turns, rows, settings, 2, columns)[0].mean().item()}
+        @torch.no_grad()
+        def engine(asks: Sequence[Ask]) -> Turns:
+            proposed = self._proposals(asks, greedy=greedy or not self.settings.do_sample)
+            owners = [number for number, utterances in enumerate(proposed) for _ in utterances]
+            flat = [utterance for utterances in proposed for utterance in utterances]
+            values = self.target.read(
+                [asks[number].observation for number in owners],
+                [utterance.text for utterance in flat],
+                4 * self.policy.max_tokens_per_batch,
+            )
+            best = best_places(torch.minimum(values.q1_B, values.q2_B), owners)
+            yield [(number, flat[place]) for number, place in enumerate(best)]
+
+        return self._player(engine)
 
 
-def policy_step(
-    policy: TokenPolicy, optimizer: torch.optim.Optimizer, turns: Said, rows: Sequence[Transition],
-    settings: StepSettings, count: int, columns: Callable[[list[int], TokenScores], Tensor],
-) -> Tensor:  # fmt: skip
-    """One step on this process's turns.
+class FilteredBCLearner(Learner):
+    """Online Filtered BC: the policy imitates the best episodes (the loop filters), or recorded dialogues."""
 
-    `columns` gives numbers [C, B] of a batch of them, the first two of which add up to a row's loss. Returns
-    those of all rows, as [C, R].
+    phase = "imitate"
+
+    def _actor_step(self, _: int, rows: Sequence[Transition]) -> dict[str, float]:
+        return {"bc.loss": self._imitate(rows)}
+
+    def clone(
+        self, demonstrations: Sequence[Transition], *, iterations: int = 1, whole_games: bool = False
+    ) -> list[float]:
+        """Imitate what was said in recorded dialogues; returns the losses of the steps.
+
+        Repaired: one convention for newlines (the observation ends as the world writes it, the action is followed by
+        what ends an utterance), and the last, smaller step is made, too.
+        """
+        rows, found, games = self.settings.rows_per_step, list[float](), list[list[Transition]]()
+        for one in demonstrations:
+            # Turns of one game follow each other: an observation continues the one before it.
+            before = games[-1][-1].observation if games else one.observation
+            if whole_games and one.observation != before and one.observation.startswith(before):
+                games[-1].append(one)
+            else:
+                games.append([one])
+        for iteration in range(iterations):
+            parts = games.copy()
+            random.Random(f"{self.settings.seed} {iteration}").shuffle(parts)
+            order = [one for part in parts for one in part]
+            for start in range(0, len(order), rows):
+                found.append(self._imitate(order[start : start + rows]))
+                self._say(self.phase, len(found), iterations * math.ceil(len(order) / rows))
+        return found
+
+
+class OnPolicyLearner(Learner):
+    """PPO, or REINFORCE: `actor_epochs` steps on the turns of the newest iteration, drawn with replacement.
+
+    A turn is worth `Transition.mc_return`. REINFORCE takes the mean of a step's rows off it; PPO a value of each
+    token, learnt by a linear head on the policy's own states (at `critic_lr`), and clips.
     """
-    optimizer.zero_grad(set_to_none=True)
-    table = torch.zeros(count, len(turns[0]), device=policy.device, dtype=policy.dtype)
-    for numbers, scores in shared_passes(policy, *turns):
-        found = columns(numbers, scores)
-        torch.autograd.backward((found[0] + found[1]).sum() / settings.batch_size)
-        table[:, numbers] = found.detach().to(policy.dtype)
-    everything = of_all_rows([*table], len(rows), policy.model)
-    step(optimizer, policy.parameters(), everything[0] + everything[1], everything, rows, "policy", settings)
-    return everything
+
+    @cached_property
+    def lm_optimizer(self) -> torch.optim.Optimizer:
+        head, every = self.policy.value_head, self.policy.parameters()
+        own = [] if head is None else list(head.parameters())
+        groups: list[dict[str, Any]] = [{"params": every[: len(every) - len(own)]}]
+        groups += [{"params": own, "lr": self.settings.critic_lr}] if own else []
+        return torch.optim.Adam(groups, lr=self.settings.lm_lr)
+
+    def _train_actor(self, draw: Draw) -> list[dict[str, float]]:
+        """All is drawn first: PPO needs what every turn's tokens had before any step."""
+        steps = [list(draw(self.settings.rows_per_step)) for _ in range(self.settings.actor_epochs)]
+        self._before: dict[
+            int, tuple[Tensor, Tensor]
+        ] = {}  # log-probabilities and values [T], by a turn's identity
+        if self.settings.agent_type == "ppo":
+            distinct = list({id(row): row for rows in steps for row in rows}.values())
+            observations, said = self._spoken(distinct)
+            with torch.no_grad():
+                for numbers in self.policy.batches(observations, said):
+                    scores = self.policy.scores(
+                        [observations[n] for n in numbers], [said[n] for n in numbers]
+                    )
+                    for n, logps_T, values_T in zip(numbers, scores.logps_BT, scores.values_BT, strict=True):
+                        length = len(said[n].token_ids)
+                        self._before[id(distinct[n])] = logps_T[:length], values_T[:length]
+        drawn = iter(steps)
+        return super()._train_actor(lambda _: next(drawn))
+
+    def _actor_step(self, _: int, rows: Sequence[Transition]) -> dict[str, float]:
+        settings, before, owned = self.settings, self._before, own_rows(len(rows))
+        mine = [rows[number] for number in owned]
+        if settings.agent_type == "reinforce":
+            returns_R = torch.tensor([row.mc_return for row in rows], device=self.policy.device)
+            return self._reinforce(rows, *self._spoken(mine), (returns_R - returns_R.mean())[owned])
+        mean, deviation = 0.0, 1.0
+        if settings.normalize_advantages:
+            known = torch.cat([row.mc_return - before[id(row)][1] for row in rows])
+            if len(known) > 1:  # one token alone keeps its advantage
+                mean, deviation = known.mean().item(), known.std().item() + 1e-8
+
+        def columns(numbers: list[int], scores: TokenScores) -> Tensor:
+            old_logps_BT, old_values_BT = (
+                nn.utils.rnn.pad_sequence([before[id(mine[n])][part] for n in numbers], batch_first=True)
+                for part in (0, 1)
+            )
+            returns_B1 = torch.tensor([[mine[n].mc_return] for n in numbers]).to(scores.logps_BT)
+            residuals_BT, mask_BT = returns_B1 - old_values_BT, scores.mask_BT
+            policy_B = losses.clipped_losses(
+                scores.logps_BT, old_logps_BT, (residuals_BT - mean) / deviation, mask_BT, settings.clip_range
+            )
+            errors_BT = (returns_B1 - scores.values_BT) ** 2
+            return torch.stack(
+                [policy_B, *((one_BT * mask_BT).sum(dim=1) / mask_BT.sum(dim=1) for one_BT in (errors_BT, residuals_BT))]
+            )  # fmt: skip
+
+        table = self._policy_step(rows, *self._spoken(mine), columns)
+        return losses.actor_metrics_of(table, settings.batch_size)
 
 
-def spoken(policy: TokenPolicy, rows: Sequence[Transition]) -> Said:
-    """The rows' observations, and their actions in tokens of the policy."""
-    said = [policy.known_utterance(row.observation, row.action, row.action_ids) for row in rows]
-    return [row.observation for row in rows], said
+LEARNERS: Final[dict[str, type[Learner]]] = {
+    "archer": ArcherLearner,
+    "archer_llm": ArcherLearner,
+    "chai": ChaiLearner,
+    "online_filteredbc": FilteredBCLearner,
+    "ppo": OnPolicyLearner,
+    "reinforce": OnPolicyLearner,
+}
 
 
-def shared_passes(
-    policy: TokenPolicy, observations: Sequence[str], utterances: Sequence[Utterance]
-) -> Iterator[tuple[list[int], TokenScores]]:
-    """Batches of this process's utterances, by number, with their scores; a backward pass belongs to each.
+def make_learner(settings: ArcherSettings, *, chat_format: ChatFormat, say: Say | None = None) -> Any:
+    """The learner that the settings name, with its models loaded."""
+    if settings.shard_with is not None:
+        check_sharding()
+    kind, device = LEARNERS[settings.agent_type], device_of(settings.device, "device")
+    judged = kind in {ArcherLearner, ChaiLearner}
+    policy: Any
+    if settings.compat == "published":
+        if world_size() > 1:
+            raise UsageError(
+                "compat=published computes in one process only: its gradients depend on their number. Start "
+                "one, or take compat=fixed."
+            )
+        from sweet_rl.online.published import PublishedLearner, PublishedPolicy  # a rare choice
 
-    Sharded layers need every process at every pass, so one with fewer batches makes passes that weigh nothing afterwards.
-    """
-    batches = list(policy.batches(observations, utterances)) if utterances else []
-    passes = all_reduce_max(len(batches), policy.device) if is_fsdp(policy.model) else len(batches)
-    for batch in batches:
-        yield batch, policy.scores([observations[n] for n in batch], [utterances[n] for n in batch])
-    for _ in range(passes - len(batches)):
-        scores = policy.scores(["a"], [policy.utterance("a", "a")])
-        found = [scores.logps_BT, *([scores.values_BT] if policy.value_head is not None else [])]
-        torch.autograd.backward(found, [torch.zeros_like(one) for one in found])
+        kind, policy = PublishedLearner, PublishedPolicy(*load_bare(settings, device), settings)
+    else:
+        policy = load_actor(settings, device)
+    critic = load_archer_critic(settings, device) if judged else None
+    return kind(settings, policy, critic, chat_format, say)

@@ -115,6 +115,14 @@ def actor_metrics(
     }
 
 
+def actor_metrics_of(table_5R: Tensor, batch_size: int) -> dict[str, float]:
+    """Their means over the batches of a step: by row losses of policy and values, advantages, values, what is left."""
+    return means(
+        actor_metrics(policy_B, gains_B, value_losses_B=value_B, values=values_B, residuals=left_B)
+        for policy_B, value_B, gains_B, values_B, left_B in torch.split(table_5R, batch_size, dim=1)
+    )
+
+
 def means(infos: Iterable[Mapping[str, float]]) -> dict[str, float]:
     """Key-wise means over micro-batches, as published."""
     gathered: dict[str, list[float]] = {}

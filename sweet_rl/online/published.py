@@ -6,7 +6,7 @@ Held to recorded outputs. What differs from the repaired path:
   continue after padding, and their first token is scored at a padded place; scoring gives no positions;
 - sampling takes the likeliest 50 tokens, scoring all of them; what ends an utterance is not scored, and an
   utterance does not end there but is cut there afterwards; log(softmax) underflows;
-- the replay buffer is drawn from over insertions (`replay.Ring.sample_published`, by the loop);
+- the replay buffer is drawn from over insertions (`ReplayBuffer.sample_published`, by the loop);
 - all gradients are clipped together, with those that the other phase has left behind;
 - no value is bootstrapped when an episode ends by its time limit;
 - a Mistral policy has micro-batches of 2, and BC of a Llama of 1, so their gradients are larger.
@@ -28,18 +28,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sweet_rl.chat import ChatFormat
 from sweet_rl.contracts import Policy
 from sweet_rl.errors import NonFiniteError
 from sweet_rl.online import losses
 from sweet_rl.online.critic import soft_update
-from sweet_rl.online.learner import Draw, Learner, Say
+from sweet_rl.online.learner import Draw, Learner
 from sweet_rl.online.losses import CriticTargets
-from sweet_rl.online.models import load_archer_critic, load_bare
 from sweet_rl.online.policy import OBSERVATION, Ask, Prompt, Utterance
 from sweet_rl.online.replay import Transition
 from sweet_rl.online.settings import PUBLISHED_TOP_K, ArcherSettings
-from sweet_rl.policies.weights import device_of
 from sweet_rl.types import derive_seed
 
 LEADING_NEWLINES = 3
@@ -51,11 +48,8 @@ class PublishedPolicy:
 
     value_head = None
 
-    def __init__(
-        self, model: Any, tokenizer: Any, settings: ArcherSettings, *, keep_end: bool = False
-    ) -> None:
+    def __init__(self, model: Any, tokenizer: Any, settings: ArcherSettings) -> None:
         self.model, self.tokenizer, self.settings = model.eval(), tokenizer, settings
-        self._keep_end = keep_end
         tokenizer.truncation_side = "left"
         tokenizer.pad_token = tokenizer.eos_token
 
@@ -68,7 +62,7 @@ class PublishedPolicy:
     @torch.no_grad()
     def get_action(self, observations: Sequence[str], *, greedy: bool = False) -> list[str]:
         """An utterance for each observation, drawn with torch's global generator."""
-        context = self._batch([self._filled(text) for text in observations], max_length=512)
+        context = self._batch(self._filled(observations), max_length=512)
         sampling: dict[str, Any] = {"do_sample": False}
         if self.settings.do_sample and not greedy:
             sampling = {"do_sample": True, "temperature": self.settings.temperature, "top_k": PUBLISHED_TOP_K}
@@ -80,21 +74,20 @@ class PublishedPolicy:
             **sampling,
         )
         new = written[:, context["input_ids"].shape[1] :]
-        return [self._cut(text) for text in self.tokenizer.batch_decode(new, skip_special_tokens=True)]
-
-    def _cut(self, text: str) -> str:
-        for _ in range(LEADING_NEWLINES):
-            text = text.removeprefix("\n")
+        texts: list[str] = self.tokenizer.batch_decode(new, skip_special_tokens=True)
         end = self.settings.eos_str
-        if end is None:
-            return text
-        return text.split(end)[0] + (end if self._keep_end else "")
+        for _ in range(LEADING_NEWLINES):
+            texts = [text.removeprefix("\n") for text in texts]
+        if end is not None:
+            kept = end if self.settings.agent_type == "chai" else ""
+            texts = [text.split(end)[0] + kept for text in texts]
+        return texts
 
     def get_log_prob(
         self, observations: Sequence[str], actions: Sequence[str], *, max_length: int | None = 512
     ) -> Tensor:
         """Summed log-probabilities of the actions without their ends, as [B]."""
-        filled = observations if max_length is None else [self._filled(text) for text in observations]
+        filled = observations if max_length is None else self._filled(observations)
         context, replies = self._batch(filled, max_length), self._batch(actions, max_length)
         ids_BT = torch.cat([context["input_ids"], replies["input_ids"]], dim=1)
         mask_BT = torch.cat([context["attention_mask"], replies["attention_mask"]], dim=1)
@@ -104,9 +97,9 @@ class PublishedPolicy:
         logps_B: Tensor = (likely_BT.log() * replies["attention_mask"]).sum(dim=1)
         return logps_B
 
-    def _filled(self, observation: str) -> str:
-        template = self.settings.template
-        return observation if template is None else template.replace(OBSERVATION, observation)
+    def _filled(self, observations: Sequence[str]) -> list[str]:
+        template = self.settings.template or OBSERVATION
+        return [template.replace(OBSERVATION, observation) for observation in observations]
 
     def _batch(self, texts: Sequence[str], max_length: int | None) -> Any:
         limit = {} if max_length is None else {"truncation": True, "max_length": max_length}
@@ -228,15 +221,3 @@ class PublishedLearner(Learner):
         for name, parameter in self.policy.model.named_parameters():
             left = state["gradients_left"].get(name)
             parameter.grad = None if left is None else left.to(parameter, copy=True)
-
-
-def published_learner(
-    settings: ArcherSettings, *, chat_format: ChatFormat, say: Say | None = None
-) -> Learner:
-    """The learner that the settings name, in published arithmetic."""
-    device = device_of(settings.device, "device")
-    model, tokenizer = load_bare(settings, device)
-    policy = PublishedPolicy(model, tokenizer, settings, keep_end=settings.agent_type == "chai")
-    filtered = settings.agent_type == "online_filteredbc"
-    critic = None if filtered else load_archer_critic(settings, device)
-    return PublishedLearner(settings, policy, critic, chat_format, say)  # type: ignore[arg-type]

@@ -9,8 +9,7 @@ from transformers import BertConfig, BertModel, DebertaV2Config, DebertaV2Model,
 
 from sweet_rl.chat import EMBEDDED, TokenizerChat, load_tokenizer
 from sweet_rl.errors import UsageError
-from sweet_rl.online.critic import DoubleCritic, TextEncoder, best_places, critic_step, critic_targets
-from sweet_rl.online.learner import copied
+from sweet_rl.online.critic import DoubleCritic, TextEncoder, best_places, copied, critic_step, critic_targets
 from sweet_rl.online.losses import StepSettings
 from sweet_rl.online.models import load_archer_critic
 from sweet_rl.online.settings import ArcherSettings

@@ -13,12 +13,11 @@ import pytest
 from sweet_rl.errors import DataError, EpisodeError, ServiceError, StorageError
 from sweet_rl.mini.objects.asker import ObjectAsker
 from sweet_rl.mini.objects.oracle import ObjectOracle, answer
-from sweet_rl.online import archer
-from sweet_rl.online.archer import train_bc
+from sweet_rl.online.learner import FilteredBCLearner
 from sweet_rl.online.loop import OnlineRun, Playground, RunFolder
 from sweet_rl.online.policy import TokenPolicy
 from sweet_rl.online.replay import ReplayBuffer, Transition, best_numbers, transitions
-from sweet_rl.online.settings import LoopSettings
+from sweet_rl.online.settings import ArcherSettings, LoopSettings
 from sweet_rl.records import load_trajectories, read_rows
 from sweet_rl.types import AgentTurn, Failure, Message, StopReason, Task, Trajectory, derive_seed
 from sweet_rl.worlds import load_tasks
@@ -324,34 +323,31 @@ def test_whole_episodes_are_drawn_alike_and_a_turn_as_often_as_alone():
         assert drawn[place] in begins or drawn[place - 1] == before[drawn[place]]
 
 
+def cloner(say=None, **more):
+    settings = ArcherSettings(agent_type="online_filteredbc", grad_accum_steps=1, **more)
+    return FilteredBCLearner(settings, TokenPolicy(policy_model(), policy_tokenizer()), None, Joined(), say)
+
+
 @pytest.mark.parametrize("whole_games", [False, True])
 def test_cloning_learns_what_it_is_shown(whole_games):
-    policy, told = TokenPolicy(policy_model(), policy_tokenizer()), []
-    begin, later = "Questions:\n", "Questions:\nNo? Yes.\n"
+    begin, later, told = "Questions:\n", "Questions:\nNo? Yes.\n", []
     shown = [Transition(begin, "No?"), Transition(later, "Is it?")] * 5
-    found = train_bc(
-        policy, shown, whole_games=whole_games, learning_rate=2e-2, iterations=25, batch_size=2,
-        grad_accum_steps=2, say=lambda *one: told.append(one),
-    )  # fmt: skip
+    learner = cloner(lambda *one: told.append(one), batch_size=4, lm_lr=2e-2)
+    found = learner.clone(shown, whole_games=whole_games, iterations=25)
     assert len(found) == 25 * 3  # the last step of a pass is smaller
     assert found[-1] < 0.1 < found[0]
     assert told[-1] == ("imitate", 75, 75)
-    assert [one.text for one in policy.sample([begin, later], [0, 0], greedy=True)] == ["No?", "Is it?"]
+    said = learner.policy.sample([begin, later], [0, 0], greedy=True)
+    assert [one.text for one in said] == ["No?", "Is it?"]
 
 
 def test_whole_games_stay_together_in_an_order_of_each_pass(monkeypatch):
     """Six rows a step are two games of three turns, each in its own order, in another order a pass."""
     games = [[Transition(f"{name}:\n" + "a" * turn, "x") for turn in range(3)] for name in "ABCDEFGH"]
-    seen = []
-
-    def step(_policy, _optimizer, rows, _settings):
-        seen.append(rows)
-        return {"bc.loss": 1.0}
-
-    monkeypatch.setattr(archer, "imitation_step", step)
-    policy = TokenPolicy(policy_model(), policy_tokenizer())
-    shown = [one for game in games for one in game]
-    train_bc(policy, shown, iterations=2, batch_size=6, grad_accum_steps=1, whole_games=True)
+    seen, shown = [], [one for game in games for one in game]
+    learner = cloner(batch_size=6)
+    monkeypatch.setattr(learner, "_imitate", lambda rows: seen.append(rows) or 1.0)
+    learner.clone(shown, iterations=2, whole_games=True)
     assert all(step[:3] in games and step[3:] in games for step in seen)
     passes = [[*chain(*seen[:4])], [*chain(*seen[4:])]]
     assert passes[0] != passes[1]

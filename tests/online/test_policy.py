@@ -249,7 +249,7 @@ def said(texts, monkeypatch, **more):
     """`get_action` of a model that writes these texts."""
     told = ArcherSettings(compat="published", **more)
     model = policy_model()
-    policy = PublishedPolicy(model, policy_tokenizer(), told, keep_end=told.agent_type == "chai")
+    policy = PublishedPolicy(model, policy_tokenizer(), told)
 
     def generate(input_ids, **_):
         width = max(len(text.encode()) for text in texts)
