@@ -26,9 +26,7 @@ DEFAULTS = "default"
 _SECRETS = {"huggingface_token": "HF_TOKEN", "wandb_key": "WANDB_API_KEY"}
 _MISSING = "???"
 _NAMES = {"world": "env_name", "max_turns": "max_steps"}  # as typed everywhere else, and the published keys
-_WHOLE = frozenset(
-    ("env_idx", "max_steps")
-)  # whole numbers whose default is null; other such settings are text
+_WHOLE = ("env_idx", "max_steps")  # whole numbers whose default is null; other such settings are text
 
 
 def load_config(name: str, overrides: Sequence[str], folder: str | None = None) -> dict[str, Json]:
@@ -48,9 +46,10 @@ def load_config(name: str, overrides: Sequence[str], folder: str | None = None) 
     config = _compose(name, ours, folder)
     world = None if config["env_name"] == _MISSING else world_of(str(config["env_name"]))
     own = () if world is None else own_options(world)
-    known = {option.name: option.default for option in own if option.name != "place"} | {
-        **defaults
-    }  # env_load_path
+    known = {
+        option.name: option.default for option in own if option.name != "place"
+    }  # which is env_load_path
+    known |= defaults
     for key in (*(key for key, _ in typed), *config):
         if key not in known:
             if owners := owners_of(key):
@@ -66,7 +65,20 @@ def load_config(name: str, overrides: Sequence[str], folder: str | None = None) 
     for key, value in config.items():
         if value == _MISSING:
             raise UsageError(f"{key}=... is needed: {name!r} does not set it.")
-        _check_kind(key, value, known[key])
+        # A setting keeps the kind of its default; one whose default is null takes what `default.yaml` says.
+        default, none = known[key], type(None)
+        kinds = {
+            bool: ((bool,), "true or false"), int: ((int,), "a whole number"), float: ((int, float), "a number"),
+            str: ((str,) if default == _MISSING else (str, none), "text"),
+        }  # fmt: skip
+        allowed: tuple[type, ...]
+        if default is None and key in defaults:
+            allowed, what = ((int, none), "a whole number") if key in _WHOLE else ((str, none), "text")
+            what += " or null"
+        else:
+            allowed, what = kinds.get(type(default), ((str, int, float, none), "text or a number"))
+        if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
+            raise UsageError(f"{key} must be {what}, got {value!r}.")
     return config
 
 
@@ -137,23 +149,6 @@ def owners_of(key: str) -> tuple[str, ...]:
 def not_of(key: str, owners: Sequence[str], world: str) -> UsageError:
     """The error for a setting of another world."""
     return UsageError(f"{key} belongs to the world {' or '.join(owners)}, and this is {world}. Leave it out.")
-
-
-def _check_kind(key: str, value: Json, default: Json) -> None:
-    """A setting keeps the kind of its default; one whose default is null takes what `default.yaml` says."""
-    if default is None and key in _defaults():
-        kinds, what = ((int, "a whole number"), (str, "text"))[key not in _WHOLE]
-        allowed: tuple[type, ...] = (kinds, type(None))
-        what += " or null"
-    else:
-        allowed, what = {
-            bool: ((bool,), "true or false"),
-            int: ((int,), "a whole number"),
-            float: ((int, float), "a number"),
-            str: ((str,) if default == _MISSING else (str, type(None)), "text"),
-        }.get(type(default), ((str, int, float, type(None)), "text or a number"))
-    if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
-        raise UsageError(f"{key} must be {what}, got {value!r}.")
 
 
 def destination_of(config: Mapping[str, Json]) -> Destination:

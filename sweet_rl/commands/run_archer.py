@@ -5,6 +5,7 @@ Published behaviour: docs/published/archer.md#configuration.
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, fields, replace
@@ -20,7 +21,6 @@ from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.commands.archer_config import ProgressBar, destination_of, load_config, not_of, owners_of
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.flags import Flag, Only, Settings, flag
-from sweet_rl.grading import GRADERS
 from sweet_rl.online.settings import ON_POLICY, ArcherSettings, LoopSettings
 from sweet_rl.players import ORACLES, PLACE_FLAGS, HumanFlags, oracle_flags
 from sweet_rl.players.cast import Cast
@@ -99,15 +99,25 @@ def run(
 ) -> None:
     """Train as configured; resume a run that its folder already holds."""
     config = load_config(name, overrides, folder)
-    destination = destination_of(config)
-    world = world_of(config["env_name"])
-    options = _options(config, world)
+    destination, world = destination_of(config), world_of(config["env_name"])
+    # The world's options: those that are settings, and what ArCHer calls by other names.
+    values = {"max_turns": config["max_steps"], "compat": config["compat"], "place": config["env_load_path"]}
+    own = {option.name: config[option.name] for option in own_options(world) if option.name in config}
+    as_json = {"reads_json": True} if config["agent_type"] == "archer_llm" else {}
+    options = options_of(world, values | as_json | own)
     cast = _who_answers(config, world, options)
     _check_overrides(overrides, config, world, destination)
     tracking.logs_to(destination)
     tasks, held_out = _tasks(config, world, options)
     template = template_of(config["template"], world, tasks)
-    instructions = _instructions(config, world)
+    instructions = None  # what a policy that reads a dialogue in its own chat template reads first
+    if config["template"] == CHAT_TEMPLATE:
+        if config["compat"] == "published":
+            raise UsageError(
+                "template=chat: the published code, which compat=published computes, reads plain text. Leave one of them out."
+            )
+        path = config["agent_prompt_path"]
+        instructions = world.system_prompt() if path is None else load_prompt(path)
     loop_settings = _loop_settings(config)
     loop_settings = replace(loop_settings, concurrency=options.at_once(loop_settings.concurrency))
 
@@ -127,8 +137,7 @@ def run(
 
     with ExitStack() as stack:
         stack.enter_context(processes.process_group())
-        main = processes.is_main()
-        run_folder = None
+        main, run_folder = processes.is_main(), None
         if main:
             read = {} if instructions is None else {"agent_prompt_path": prompt_digest(instructions)}
             run_folder = RunFolder(save_path, kept | read, overwrite=bool(config["overwrite"]))
@@ -138,7 +147,14 @@ def run(
         if bar is not None:
             stack.callback(bar.close)
         settings = settings_of({**config, **models, "template": template})
-        transcript = _transcript(instructions, world, settings)
+        transcript = world.transcript()  # plain text, as the world writes it
+        if instructions is not None:
+            from transformers import AutoConfig
+
+            shape: Any = AutoConfig.from_pretrained(model_path(settings.policy_lm))
+            positions = getattr(shape.get_text_config(), "max_position_embeddings", None) or math.inf
+            room = int(min(settings.max_context, positions - settings.max_new_tokens))
+            transcript = InstructedChat(TokenizerChat.from_pretrained(settings.policy_lm), instructions, room)
         learner = (make or make_learner)(settings, chat_format=transcript, say=bar.say if bar else None)
         if run_folder is not None:
             run_folder.made_from = {
@@ -147,10 +163,9 @@ def run(
                 **{key: identity_of(source) for key, source in models.items()},
             }
         stack.enter_context(on_interrupt(f"What was played is in {save_path}; the same command resumes it."))
-        asked = (tasks, held_out), transcript, loop_settings.concurrency
-        playground = _playground(config, save_path / "trajectories.jsonl", cast, *asked) if main else None
-        watching = (bar.log, bar.say) if bar else ()
-        OnlineRun(loop_settings, learner, playground, run_folder, *watching).run()
+        playing = config, save_path / "trajectories.jsonl", cast, tasks, held_out, transcript
+        playground = _playground(*playing, concurrency=loop_settings.concurrency) if main else None
+        OnlineRun(loop_settings, learner, playground, run_folder, *((bar.log, bar.say) if bar else ())).run()
         learner.save_policy(save_path / "final")
     if main:
         _say_where(save_path, config)
@@ -158,15 +173,10 @@ def run(
 
 @asynccontextmanager
 async def _playground(
-    config: Mapping[str, Any],
-    rows: Path,
-    cast: Cast,
-    tasks: tuple[Sequence[Task], Sequence[Task]],
-    transcript: ChatFormat,
-    concurrency: int,
-) -> AsyncIterator[Playground]:
+    config: Mapping[str, Any], rows: Path, cast: Cast, tasks: Sequence[Task], held_out: Sequence[Task],
+    transcript: ChatFormat, *, concurrency: int,
+) -> AsyncIterator[Playground]:  # fmt: skip
     """The world with who answers in it; where that is a human, what an episode is worth is graded at its end."""
-    from sweet_rl.interface.grades import grading_as_they_end, grading_of
     from sweet_rl.online.loop import Playground
     from sweet_rl.online.replay import without_rewards
 
@@ -174,13 +184,16 @@ async def _playground(
         playing = await stack.enter_async_context(cast.opened(None, concurrency=concurrency, path=rows))
         grade, grader = None, config["grader"]
         if cast.simulated:
+            from sweet_rl.grading import GRADERS
+            from sweet_rl.interface.grades import grading_as_they_end, grading_of
+
             by = {} if grader is None else {"grader": GRADERS.make(grader, cast.world, flag="grader")}
             graded = grading_as_they_end(grading_of(cast.options, by, folder=rows.parent))
             stack.push_async_callback(graded.close)
             grade = graded.submit if grader is None else lambda played: graded.submit(without_rewards(played))
         who = {} if playing.user is None else {"env_model": playing.user.name}
         provenance = {"sweet_rl": __version__, **who, "settings": cast.world.settings(cast.options)}
-        yield Playground(playing.make_env, *tasks, transcript, grade, provenance)
+        yield Playground(playing.make_env, tasks, held_out, transcript, grade, provenance)
 
 
 def _who_answers(config: Mapping[str, Any], world: World, options: Options) -> Cast:
@@ -197,17 +210,10 @@ def _who_answers(config: Mapping[str, Any], world: World, options: Options) -> C
     cast = Cast(world=world, options=options, human=human, called=called)
     cast.check_human()
     if config["grader"] is not None:
+        from sweet_rl.grading import GRADERS
+
         GRADERS.find(config["grader"])
     return cast
-
-
-def _options(config: Mapping[str, Any], world: World) -> Options:
-    """The world's options: those that are settings, and what ArCHer calls by other names."""
-    values = {"max_turns": config["max_steps"], "compat": config["compat"], "place": config["env_load_path"]}
-    if config["agent_type"] == "archer_llm":
-        values["reads_json"] = True
-    own = {option.name: config[option.name] for option in own_options(world) if option.name in config}
-    return options_of(world, values | own)
 
 
 def _check_overrides(
@@ -217,8 +223,9 @@ def _check_overrides(
     pairs = [override.partition("=") for override in overrides]
     given = [key for key, _, value in pairs if value.lower() not in {"null", "none", "~"}]
     own = {option.name for option in own_options(world)}
-    for key in given:
-        if key not in own and (owners := owners_of(key)):
+    of_all = {one.name for kind in (ArcherSettings, LoopSettings) for one in fields(kind)}
+    for key in given:  # for the owners every world is loaded
+        if key not in own | of_all and (owners := owners_of(key)):
             raise not_of(key, owners, world.name)
     asked = config["oracle"] if world.user.by == "oracle" else world.name
     if "env_load_path" in given and "place" not in own and asked not in ORACLES[1:]:
@@ -316,32 +323,6 @@ def template_of(name: str | None, world: World, tasks: Sequence[Task]) -> str | 
     return load_prompt(name).replace("{words}", ", ".join(task.hidden_information for task in tasks))
 
 
-def _instructions(config: Mapping[str, Any], world: World) -> str | None:
-    """What a policy that reads a dialogue in its own chat template reads first; None: it reads plain text."""
-    if config["template"] != CHAT_TEMPLATE:
-        return None
-    if config["compat"] == "published":
-        raise UsageError(
-            "template=chat: the published code, which compat=published computes, reads plain text. Leave one of them out."
-        )
-    path = config["agent_prompt_path"]
-    return world.system_prompt() if path is None else load_prompt(path)
-
-
-def _transcript(instructions: str | None, world: World, settings: ArcherSettings) -> ChatFormat:
-    """How policy and critics read a dialogue: as the world writes it in plain text, or as the policy's own chat."""
-    if instructions is None:
-        return world.transcript()
-    from transformers import AutoConfig
-
-    shape: Any = AutoConfig.from_pretrained(model_path(settings.policy_lm))
-    positions = getattr(shape.get_text_config(), "max_position_embeddings", None)
-    room = settings.max_context
-    if positions is not None:
-        room = min(room, positions - settings.max_new_tokens)
-    return InstructedChat(TokenizerChat.from_pretrained(settings.policy_lm), instructions, room)
-
-
 def settings_of(config: Mapping[str, Any]) -> ArcherSettings:
     """The settings of the algorithms in a configuration."""
     return ArcherSettings(
@@ -367,8 +348,7 @@ def _say_where(save_path: Path, config: Mapping[str, Any]) -> None:
         ("eval_rollout.failed", "they were to be measured on, and are in no mean"),
         ("rollout.failed", "nothing was learned from them"),
     ):
-        failed = sum(row.get(name, 0) for row in rows)
-        if failed:
+        if failed := sum(row.get(name, 0) for row in rows):
             print(f"{failed} games failed, and {what}: {save_path / 'failures.jsonl'}")
     games = [save_path / f"{name}.jsonl" for name in ("evaluations", "trajectories")]
     print(

@@ -14,7 +14,7 @@ import asyncio
 import json
 import shutil
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, ExitStack, closing
+from contextlib import AbstractAsyncContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -75,8 +75,13 @@ class OnlineRun:
         folder: RunFolder | None, log: Callable[[int, Mapping[str, float]], object] = lambda _done, _info: None,
         say: Say = lambda _phase, _done, _total: None,
     ) -> None:  # fmt: skip
-        self._settings, self._learner = settings, learner
-        self._opening, self._log, self._say = playground, log, say
+        self._settings, self._learner, self._opening, self._log, self._say = (
+            settings,
+            learner,
+            playground,
+            log,
+            say,
+        )
         self._folder: Any = folder  # like the playground the first process's only
         self._playground: Any = None
         self._buffer: ReplayBuffer[Transition] = ReplayBuffer(settings.capacity)
@@ -90,29 +95,22 @@ class OnlineRun:
             if (opening := self._opening) is not None:
                 self._playground = runner.run(opening.__aenter__())
                 stack.callback(lambda: runner.run(opening.__aexit__(None, None, None)))
-            for iteration in range(self._resume(), self._settings.iterations):
+            newest: list[Any] = [0, {}]  # of it tensors stay here: they go to the others one after the other
+
+            def read() -> int:
+                if self._folder is not None:
+                    newest[:] = self._folder.newest()
+                return int(newest[0])
+
+            if done := from_main(read):
+                self._learner.load_state_dict(newest[1])
+            for iteration in range(done):
+                self._remember(from_main(partial(self._known, iteration)))
+            for iteration in range(done, self._settings.iterations):
                 self._iterate(iteration, runner)
 
-    def _resume(self) -> int:
-        """Iterations that are done; models and memory are as they were after them."""
-        state: dict[str, Any] = {}
-
-        def read() -> int:
-            done: int
-            done, found = self._folder.newest() if self._folder is not None else (0, {})
-            state.update(found)  # stays here: its tensors go to the others one after the other
-            return done
-
-        done = from_main(read)
-        if done:
-            self._learner.load_state_dict(state)
-        for iteration in range(done):
-            self._remember(from_main(partial(self._known, iteration)))
-        return done
-
     def _iterate(self, iteration: int, runner: asyncio.Runner) -> None:
-        settings = self._settings
-        done = iteration + 1
+        settings, done = self._settings, iteration + 1
         with self._learner.gathered():
             played = from_main(lambda: self._play(iteration, runner))
             info = _summary("rollout", [steps[0].trajectory_reward for _, steps in played])
@@ -175,10 +173,9 @@ class OnlineRun:
 
     def _play(self, iteration: int, runner: asyncio.Runner) -> list[Played]:
         """The episodes of an iteration: those on disk as they are, the others now."""
-        playground, folder = self._playground, self._folder
+        every, folder = self._playground.tasks, self._folder
         rng = np.random.default_rng(derive_seed(self._settings.seed, "tasks", iteration))
-        chosen = rng.integers(len(playground.tasks), size=self._settings.rollout_size)
-        tasks = [playground.tasks[place] for place in chosen]
+        tasks = [every[place] for place in rng.integers(len(every), size=self._settings.rollout_size)]
         if iteration >= folder.learned:  # else what failed was missing when it was learned from, too
             self._collect("play", tasks, iteration, folder.trajectories, runner)
         played = self._known(iteration)
@@ -191,23 +188,21 @@ class OnlineRun:
 
     def _known(self, iteration: int) -> list[Played]:
         """An iteration's episodes, in the order of their numbers; those that failed are not among them."""
-        folder = self._folder
-        size = self._settings.rollout_size
-        places = [(iteration, number) for number in folder.trajectories.numbers(iteration) if number < size]
+        numbers = [n for n in self._folder.trajectories.numbers(iteration) if n < self._settings.rollout_size]
+        places = [(iteration, number) for number in numbers]
         return [(place, steps) for place in places if (steps := self._steps(place))]
 
     def _steps(self, place: Place) -> list[Transition]:
-        playground, folder = self._playground, self._folder
-        return transitions(folder.trajectories.read(place), playground.transcript, self._settings.gamma)
+        played = self._folder.trajectories.episode(place)
+        return transitions(played, self._playground.transcript, self._settings.gamma)
 
     def _evaluate(self, iteration: int, runner: asyncio.Runner) -> list[float]:
         """Returns of the greedy policy on held-out tasks; nothing is learned from them."""
-        playground, folder = self._playground, self._folder
-        every = playground.held_out
+        every, file = self._playground.held_out, self._folder.evaluations
         tasks = [every[number % len(every)] for number in range(self._settings.eval_size)]
-        self._collect("evaluate", tasks, iteration, folder.evaluations, runner)
-        numbers = [number for number in folder.evaluations.numbers(iteration) if number < len(tasks)]
-        rewards = [folder.evaluations.read((iteration, number)).reward for number in numbers]
+        self._collect("evaluate", tasks, iteration, file, runner)
+        numbers = [number for number in file.numbers(iteration) if number < len(tasks)]
+        rewards = [file.episode((iteration, number)).reward for number in numbers]
         return [reward for reward in rewards if reward is not None]
 
     def _collect(
@@ -226,10 +221,15 @@ class OnlineRun:
         async def keep(trajectory: Trajectory) -> None:
             nonlocal over
             number, _ = todo[trajectory.key]
-            trajectory = await _graded(trajectory, playground)
+            if playground.grade is not None and trajectory.error is None:
+                try:
+                    trajectory = await playground.grade(trajectory)
+                except Exception as error:  # noqa: BLE001 - whatever it is: the episode is kept, and nothing learned from it
+                    why = Failure("grading", f"{type(error).__name__}: {error}")
+                    trajectory = replace(trajectory, error=why)
             rewards_of(trajectory)  # a world without rewards is told at its first episode
             where = file if is_learnable(trajectory) else folder.failures
-            await where.append_soon(trajectory, iteration, number)
+            await where.add(trajectory, iteration, number)
             over += 1
             self._say(phase, over, size)
 
@@ -248,16 +248,6 @@ class OnlineRun:
 
         if todo:
             runner.run(collect())
-
-
-async def _graded(trajectory: Trajectory, playground: Playground) -> Trajectory:
-    """The episode with its grade, if it gets one; what a grader breaks at has failed."""
-    if playground.grade is None or trajectory.error is not None:
-        return trajectory
-    try:
-        return await playground.grade(trajectory)
-    except Exception as error:  # noqa: BLE001 - whatever it is: the episode is kept, and nothing learned from it
-        return replace(trajectory, error=Failure("grading", f"{type(error).__name__}: {error}"))
 
 
 def _summary(name: str, values: Sequence[float]) -> dict[str, float]:
@@ -315,12 +305,12 @@ class RunFolder:
         tracking.writes(self.path, folder=True, continues=not self._overwrite)
         replace_file(self.path / SETTINGS, self._config)
         self.trajectories, self.evaluations, self.failures = (
-            self._files.enter_context(closing(EpisodeFile(self.path / name))) for name in _EPISODES
+            self._files.enter_context(EpisodeFile(self.path / name)) for name in _EPISODES
         )
         done, metrics = checkpoints.step_of(found) if found else 0, self.path / METRICS
         if wrong := checkpoints.covered(self.path, metrics):
             self._say(f"{metrics} {wrong}: numbers of earlier iterations may be missing in it.")
-        self.learned = max(last_step(metrics), *self.trajectories.iterations(), 0)
+        self.learned = max(last_step(metrics), *self.trajectories.starts, 0)
         self._metrics = MetricsLog(metrics, after_step=done)
         return done, checkpoints.load_state(found) if found else {}
 
@@ -362,41 +352,29 @@ class RunFolder:
             )
 
 
-class EpisodeFile:
+class EpisodeFile(Journal):
     """Finished episodes of one file, found again by their place in the run.
 
     Of an episode only the byte where its line begins is kept in memory: a run plays for weeks.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self._starts: dict[int, dict[int, int]] = {}
-        self._journal = Journal(path, each=self._note)
-
-    def close(self) -> None:
-        self._journal.close()
-
-    def iterations(self) -> list[int]:
-        """The iterations of which there are episodes, counted from 0."""
-        return sorted(self._starts)
+        self.starts: dict[int, dict[int, int]] = {}  # by iteration, counted from 0, and number
+        super().__init__(path, each=self._note)
 
     def numbers(self, iteration: int) -> list[int]:
         """Numbers of the iteration's episodes that are in the file, in order."""
-        return sorted(self._starts.get(iteration, ()))
+        return sorted(self.starts.get(iteration, ()))
 
-    def read(self, place: Place) -> Trajectory:
+    def episode(self, place: Place) -> Trajectory:
         """An episode that is in the file."""
         iteration, number = place
-        return trajectory_from_row(self._journal.read(self._starts[iteration][number]), path=self.path)
+        return trajectory_from_row(self.read(self.starts[iteration][number]), path=self.path)
 
-    async def append_soon(self, trajectory: Trajectory, iteration: int, number: int) -> None:
+    async def add(self, trajectory: Trajectory, iteration: int, number: int) -> None:
         """Write an episode with its place in the run; returns when it is on the disk."""
         row = {**trajectory_to_row(trajectory), "iteration": iteration, "episode": number}
-        self._starts.setdefault(iteration, {})[number] = await self._journal.append_soon(row)
-
-    async def flush(self) -> None:
-        """Wait until every row that was handed over is on the disk."""
-        await self._journal.flush()
+        self.starts.setdefault(iteration, {})[number] = await self.append_soon(row)
 
     def _note(self, line: int, start: int, row: dict[str, Json]) -> None:
         iteration, number = row.get("iteration"), row.get("episode")
@@ -404,4 +382,4 @@ class EpisodeFile:
             where: Any = {"path": self.path, "line": line, "field": "iteration, episode"}
             raise DataError("must give its place in the run: run_archer did not write this row", **where)
         trajectory_from_row(row, path=self.path, line=line)  # a broken one is reported now
-        self._starts.setdefault(iteration, {})[number] = start
+        self.starts.setdefault(iteration, {})[number] = start

@@ -56,15 +56,15 @@ class Stopped(Exception):
 
 def stop_after(monkeypatch, count):
     """Break off in the middle of the run, at the count-th episode that is written."""
-    rows, whole = [], EpisodeFile.append_soon
+    rows, whole = [], EpisodeFile.add
 
-    async def append_soon(*arguments):
+    async def add(*arguments):
         rows.append(arguments)
         if len(rows) > count:
             raise Stopped
         await whole(*arguments)
 
-    monkeypatch.setattr(EpisodeFile, "append_soon", append_soon)
+    monkeypatch.setattr(EpisodeFile, "add", add)
 
 
 def same_runs(one, other):
@@ -135,15 +135,15 @@ class Broken:
 MADE_FOR = []
 
 
-class WithWorld:
-    """Is made once, with its world."""
+class Patience:
+    """Is made once, with its world; what an episode is worth is how long it took."""
 
     def __init__(self, world):
         MADE_FOR.append(world.name)
 
     def grade(self, trajectories):
-        for _ in trajectories:
-            yield Score(0.5)
+        for trajectory in trajectories:
+            yield Score(len(trajectory.dialogue_history) / 10)
 
 
 def test_what_a_grader_breaks_at_is_kept_and_not_learned_from(tmp_path):
@@ -155,33 +155,19 @@ def test_what_a_grader_breaks_at_is_kept_and_not_learned_from(tmp_path):
     assert all(game.dialogue_history for game in kept)
 
 
-def test_a_grader_is_made_once_with_the_world_and_rows_say_what_they_are_of(tmp_path):
-    archer.run(
-        "archer_code", [*options("archer_code", tmp_path / "run"), f"grader={__name__}:WithWorld"], None
-    )
-    assert MADE_FOR == ["code"]
-    for game in load_trajectories(tmp_path / "run/trajectories.jsonl"):
-        assert (game.reward, game.provenance["env_model"]) == (0.5, "scripted")
-        assert game.provenance["settings"]["task_type"] == "code"
-
-
-class Patience:
-    """What an episode is worth is how long it took."""
-
-    def grade(self, trajectories):
-        for trajectory in trajectories:
-            yield Score(len(trajectory.dialogue_history) / 10)
-
-
-@pytest.mark.parametrize(
-    ("more", "worth"), [([], {0.0, 1.0}), (["grader=tests.commands.test_run_archer:Patience"], {0.4})]
-)
+@pytest.mark.parametrize(("more", "worth"), [([], {0.0, 1.0}), ([f"grader={__name__}:Patience"], {0.4})])
 def test_what_an_episode_is_worth_rewards_its_last_turn(more, worth, tmp_path):
+    MADE_FOR.clear()
     rows = [task.row for task in load_tasks("mini:easy:dev", num_tasks=6)]
     learner, played = handed_in(tmp_path, rows, *more, "rollout_size=12")
+    assert MADE_FOR == (["code"] if more else [])
     assert {game.reward for game in played} == worth
     for game in played:
         assert game.reward == 0.4 or game.reward == learner.known[game.task.task_id] % 2
+        assert (game.provenance["env_model"], game.provenance["settings"]["task_type"]) == (
+            "scripted",
+            "code",
+        )
     first = [row for row in learner.rows if row.action.startswith("Is there")]
     last = [row for row in learner.rows if not row.action.startswith("Is there")]
     assert {row.reward for row in first} == {0.0}
@@ -279,7 +265,7 @@ def test_published_configurations_play_all_words_and_measure_on_them(name):
     """157 objects, 91 cities; a run of one's own keeps a fifth apart."""
     config = load_config(name, [])
     world = world_of(config["env_name"])
-    options = archer._options(config, world)
+    options = world.options()
     played, measured = archer._tasks(config, world, options)
     assert [len(played), len(measured)] == ([91, 91] if name == "archer_city" else [157, 157])
     apart = archer._tasks({**config, "tasks": None, "eval_tasks": None}, world, options)
@@ -292,14 +278,7 @@ def beginning(tmp_path_factory):
     root = tmp_path_factory.mktemp("beginning")
     made = make_models(root / "start", seed=7)
     debug(root / "run", "seed=7", "iterations=1", "warmup_iter=0")
-    lora = [
-        *options("archer_debug", root / "lora"),
-        "seed=7",
-        "iterations=1",
-        "warmup_iter=0",
-        "use_lora=true",
-    ]
-    archer.run("archer_debug", lora, None)
+    debug(root / "lora", "seed=7", "iterations=1", "warmup_iter=0", "use_lora=true")
     torch.save({"model_state_dict": load_file(made[0] / "model.safetensors")}, root / "bc.pt")
     return {
         "model": made[0], "start": root / "start", "run": root / "run",
@@ -313,37 +292,30 @@ def test_a_run_begins_with_whatever_folder_holds_a_policy(kind, beginning, tmp_p
     begun = []
 
     def keep(run):
-        begun.append(
-            {name: weights.clone() for name, weights in run._learner.policy.model.state_dict().items()}
-        )
+        weights = run._learner.policy.model.state_dict()
+        begun.append({name: tensor.clone() for name, tensor in weights.items()})
         run._folder.newest()
 
     monkeypatch.setattr(OnlineRun, "run", keep)
-    told = [
-        one for one in options("archer_debug", tmp_path) if not one.startswith(("policy_lm", "critic_lm"))
-    ]
+    told = [*TINY[2:], f"save_path={tmp_path}"]  # without models
     archer.run("archer_debug", [*told, f"checkpoint_path={beginning[kind]}"], None)
     archer.run("archer_debug", [*told, f"save_path={tmp_path / 'fresh'}"], None)
-    expected = {
-        "run": beginning["run"] / "final" / "model.safetensors",
-        "checkpoint": beginning["run"] / "final" / "model.safetensors",
-    }.get(kind, beginning["model"] / "model.safetensors")
-    same = [bool((begun[0][name] == weights).all()) for name, weights in load_file(expected).items()]
-    fresh = [bool((begun[1][name] == weights).all()) for name, weights in load_file(expected).items()]
-    assert not all(fresh)
-    assert all(same) or kind == "adapter"
-    if kind == "adapter":  # merged: what it was put on, and what it has learned
-        assert not all(same)
+    folder = beginning["run"] / "final" if kind in {"run", "checkpoint"} else beginning["model"]
+    expected = load_file(folder / "model.safetensors")
+    same, fresh = (
+        all(torch.equal(one[name], weights) for name, weights in expected.items()) for one in begun
+    )
+    assert (same, fresh) == (
+        kind != "adapter",
+        False,
+    )  # which is merged: what it was put on, and what it learned
 
 
 def test_a_folder_of_run_bc_brings_its_critic_unless_another_one_is_named(beginning, tmp_path):
     config = load_config("archer_20q", [f"checkpoint_path={beginning['start']}"])
     found = archer.models_of(config, [], tmp_path)
-    assert found == {
-        "policy_lm": str(beginning["start"] / "policy"),
-        "critic_lm": str(beginning["start"] / "critic"),
-        "checkpoint_path": None,
-    }
+    folders = {f"{name}_lm": str(beginning["start"] / name) for name in ("policy", "critic")}
+    assert found == folders | {"checkpoint_path": None}
     told = archer.models_of(config, ["critic_lm=roberta-base"], tmp_path)
     assert told["critic_lm"] == "roberta-base"
     with pytest.raises(UsageError, match=r"whole model and replaces policy_lm"):
@@ -369,15 +341,11 @@ def test_what_holds_no_policy_is_refused(beginning, tmp_path):
         begin(beginning["start"] / "critic")
 
 
-def test_published_defaults():
-    assert {
-        key: load_config("archer_20q", [])[key] for key in ("critic_lr", "lm_lr", "epochs", "rollout_size")
-    } == {"critic_lr": 2e-5, "lm_lr": 1e-6, "epochs": 50, "rollout_size": 128}
+def test_published_defaults_and_a_configuration_of_ones_own_that_builds_on_a_packaged_one(tmp_path):
+    expected = {"critic_lr": 2e-5, "lm_lr": 1e-6, "epochs": 50, "rollout_size": 128}
+    assert expected.items() <= load_config("archer_20q", []).items()
     assert load_config("archer_webshop", [])["rollout_size"] == 512
     assert load_config("archer_llm_20q", [])["grad_accum_steps"] == 64
-
-
-def test_a_configuration_of_ones_own_builds_on_the_packaged_ones(tmp_path):
     (tmp_path / "mine.yaml").write_text("defaults: [archer_debug, _self_]\nlm_lr: 0.25\n")
     config = load_config("mine", ["gamma=0.5"], str(tmp_path))
     assert (config["lm_lr"], config["gamma"], config["rollout_size"]) == (0.25, 0.5, 8)
@@ -395,29 +363,18 @@ def test_a_template_is_the_worlds_own_or_a_files(tmp_path):
     assert archer.template_of(None, world, tasks) is None
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        "mini:trades=10:train",
-        "http://one/v1,http://two/v1",
-        "~/my tasks (1), #2.jsonl",
-        "it's a=b",
-        "a=\\",
-        "a=\\'b",
-        "[x].jsonl",
-    ],
-)
-def test_a_value_that_hydra_cannot_read_is_text(value):
-    assert load_config("archer_code", [f"tasks={value}"])["tasks"] == value
+def test_a_value_that_hydra_cannot_read_is_text():
+    for value in (
+        *("mini:trades=10:train", "http://one/v1,http://two/v1", "~/my tasks (1), #2.jsonl", "it's a=b"),
+        *("a=\\", "a=\\'b", "[x].jsonl"),
+    ):
+        assert load_config("archer_code", [f"tasks={value}"])["tasks"] == value
+    for typed in (r"\n", r"'\n'", "'\n'"):  # as in a shell
+        assert load_config("archer_code", [f"eos_str={typed}"])["eos_str"] == "\n"
 
 
-@pytest.mark.parametrize("typed", [r"\n", r"'\n'", "'\n'"])
-def test_a_line_break_may_be_typed_as_in_a_shell(typed):
-    assert load_config("archer_code", [f"eos_str={typed}"])["eos_str"] == "\n"
-
-
-def chatting(folder, *more):
-    """A run of the embedded agent in its own chat template."""
+def test_a_policy_reads_and_writes_in_its_own_chat_template(tmp_path):
+    """As it does where dialogues are simulated: here the embedded agent never miscopies what it was told."""
     own = [
         f"policy_lm={EMBEDDED}",
         f"critic_lm={EMBEDDED}",
@@ -426,12 +383,8 @@ def chatting(folder, *more):
         "max_new_tokens=64",
     ]
     own += ["tasks=mini:trades=10:dev", "eval_tasks=mini:trades=10:dev", "rollout_size=8", "eval_freq=9"]
-    archer.run("archer_code", [*options("archer_code", folder), *own, "iterations=1", *more], None)
-
-
-def test_a_policy_reads_and_writes_in_its_own_chat_template(tmp_path):
-    """As it does where dialogues are simulated: here the embedded agent never miscopies what it was told."""
-    chatting(tmp_path, "max_context=256", "agent_prompt_path=llm_agent_mini_prompt")
+    own += ["iterations=1", "max_context=256", "agent_prompt_path=llm_agent_mini_prompt"]
+    archer.run("archer_code", [*options("archer_code", tmp_path), *own], None)
     chat, instructions = TokenizerChat.from_pretrained(EMBEDDED), load_prompt("llm_agent_mini_prompt")
     turns = 0
     for game in load_trajectories(tmp_path / "trajectories.jsonl"):
