@@ -132,14 +132,14 @@ class Broken:
         raise RuntimeError("no judge here")
 
 
-MADE_FOR = []
+made_for = []
 
 
 class Patience:
     """Is made once, with its world; what an episode is worth is how long it took."""
 
     def __init__(self, world):
-        MADE_FOR.append(world.name)
+        made_for.append(world.name)
 
     def grade(self, trajectories):
         for trajectory in trajectories:
@@ -157,10 +157,10 @@ def test_what_a_grader_breaks_at_is_kept_and_not_learned_from(tmp_path):
 
 @pytest.mark.parametrize(("more", "worth"), [([], {0.0, 1.0}), ([f"grader={__name__}:Patience"], {0.4})])
 def test_what_an_episode_is_worth_rewards_its_last_turn(more, worth, tmp_path):
-    MADE_FOR.clear()
+    made_for.clear()
     rows = [task.row for task in load_tasks("mini:easy:dev", num_tasks=6)]
     learner, played = handed_in(tmp_path, rows, *more, "rollout_size=12")
-    assert MADE_FOR == (["code"] if more else [])
+    assert made_for == (["code"] if more else [])
     assert {game.reward for game in played} == worth
     for game in played:
         assert game.reward == 0.4 or game.reward == learner.known[game.task.task_id] % 2
