@@ -10,7 +10,8 @@ from typing import Any
 from sweet_rl.chat import ChatFormat
 from sweet_rl.cli.stage import recorded
 from sweet_rl.commands.run_archer import run
-from sweet_rl.online.learner import ArcherLearner, Draw, Say, make_learner
+from sweet_rl.online.learner import ArcherLearner, Draw, Say
+from sweet_rl.online.models import make_learner
 from sweet_rl.online.replay import Transition
 from sweet_rl.online.settings import ArcherSettings
 from sweet_rl.types import derive_seed

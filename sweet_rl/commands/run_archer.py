@@ -128,8 +128,8 @@ def run(
             model_path(SMOLLM2)  # refused before anything is written
         tracking.reads(key, config.get(key))
     silence_libraries()
-    from sweet_rl.online.learner import make_learner
     from sweet_rl.online.loop import OnlineRun, RunFolder
+    from sweet_rl.online.models import make_learner
     from sweet_rl.training import processes
     from sweet_rl.training.checkpoints import identity_of
 

@@ -239,7 +239,7 @@ def clone(
     """Let the policy of the settings imitate, by the published recipe or ours; save it to `folder`. Returns the losses of the steps."""
     from tqdm import tqdm
 
-    from sweet_rl.online.learner import make_learner
+    from sweet_rl.online.models import make_learner
 
     recipe = {**PUBLISHED_RECIPE, **recipe}
     how = {name: recipe.pop(name) for name in ("iterations", "whole_games") if name in recipe}

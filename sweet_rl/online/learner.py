@@ -28,19 +28,15 @@ from torch import Tensor, nn
 
 from sweet_rl.chat import ChatFormat
 from sweet_rl.contracts import Policy
-from sweet_rl.errors import UsageError
 from sweet_rl.online import losses
 from sweet_rl.online.critic import DoubleCritic, best_places, copied, critic_step
 from sweet_rl.online.losses import StepSettings, of_all_rows, step
-from sweet_rl.online.models import load_actor, load_archer_critic, load_bare
 from sweet_rl.online.policy import Ask, Engine, Player, TokenPolicy, TokenScores, Turns, Utterance
 from sweet_rl.online.replay import Transition
 from sweet_rl.online.settings import ArcherSettings
-from sweet_rl.policies.weights import device_of
 from sweet_rl.training.processes import (
     all_reduce_max,
     broadcast_parameters,
-    check_sharding,
     first_pass,
     from_main,
     full_weights,
@@ -51,7 +47,6 @@ from sweet_rl.training.processes import (
     load_weights,
     optimizer_state,
     own_rows,
-    world_size,
 )
 from sweet_rl.types import derive_seed
 
@@ -425,25 +420,3 @@ LEARNERS: Final[dict[str, type[Learner]]] = {
     "ppo": OnPolicyLearner,
     "reinforce": OnPolicyLearner,
 }
-
-
-def make_learner(settings: ArcherSettings, *, chat_format: ChatFormat, say: Say | None = None) -> Any:
-    """The learner that the settings name, with its models loaded."""
-    if settings.shard_with is not None:
-        check_sharding()
-    kind, device = LEARNERS[settings.agent_type], device_of(settings.device, "device")
-    judged = kind in {ArcherLearner, ChaiLearner}
-    policy: Any
-    if settings.compat == "published":
-        if world_size() > 1:
-            raise UsageError(
-                "compat=published computes in one process only: its gradients depend on their number. Start "
-                "one, or take compat=fixed."
-            )
-        from sweet_rl.online.published import PublishedLearner, PublishedPolicy  # a rare choice
-
-        kind, policy = PublishedLearner, PublishedPolicy(*load_bare(settings, device), settings)
-    else:
-        policy = load_actor(settings, device)
-    critic = load_archer_critic(settings, device) if judged else None
-    return kind(settings, policy, critic, chat_format, say)

@@ -1,4 +1,4 @@
-"""Policies and critics from folders or the hub, on the device and in the precision of the settings.
+"""Learners, their policies and critics from folders or the hub, on the device and in the precision of the settings.
 
 Published behaviour: docs/published/archer.md#policy, #configuration.
 """
@@ -11,16 +11,17 @@ from typing import Any
 import torch
 from torch import nn
 
-from sweet_rl.chat import load_tokenizer
+from sweet_rl.chat import ChatFormat, load_tokenizer
 from sweet_rl.errors import UsageError, first_line
 from sweet_rl.online.critic import DoubleCritic
+from sweet_rl.online.learner import LEARNERS, ArcherLearner, ChaiLearner, Say
 from sweet_rl.online.policy import TokenPolicy
 from sweet_rl.online.settings import ArcherSettings
-from sweet_rl.policies.weights import pretrained
+from sweet_rl.policies.weights import device_of, pretrained
 from sweet_rl.training import models
 from sweet_rl.training.checkpoints import TENSORS, load_state
 from sweet_rl.training.models import add_adapter
-from sweet_rl.training.processes import from_main, is_main, shard
+from sweet_rl.training.processes import check_sharding, from_main, is_main, shard, world_size
 from sweet_rl.training.settings import ModelSettings
 from sweet_rl.types import derive_seed
 
@@ -40,6 +41,28 @@ def dtype_of(settings: ArcherSettings, device: torch.device) -> torch.dtype:
         half = device.type == "cuda" and torch.cuda.is_bf16_supported()
         return torch.bfloat16 if half else torch.float32
     return getattr(torch, settings.dtype)  # type: ignore[no-any-return]
+
+
+def make_learner(settings: ArcherSettings, *, chat_format: ChatFormat, say: Say | None = None) -> Any:
+    """The learner that the settings name, with its models loaded."""
+    if settings.shard_with is not None:
+        check_sharding()
+    kind, device = LEARNERS[settings.agent_type], device_of(settings.device, "device")
+    judged = kind in {ArcherLearner, ChaiLearner}
+    policy: Any
+    if settings.compat == "published":
+        if world_size() > 1:
+            raise UsageError(
+                "compat=published computes in one process only: its gradients depend on their number. Start "
+                "one, or take compat=fixed."
+            )
+        from sweet_rl.online.published import PublishedLearner, PublishedPolicy  # a rare choice
+
+        kind, policy = PublishedLearner, PublishedPolicy(*load_bare(settings, device), settings)
+    else:
+        policy = load_actor(settings, device)
+    critic = load_archer_critic(settings, device) if judged else None
+    return kind(settings, policy, critic, chat_format, say)
 
 
 def load_archer_critic(settings: ArcherSettings, device: torch.device) -> DoubleCritic:

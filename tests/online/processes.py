@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 
 from sweet_rl.errors import NonFiniteError
-from sweet_rl.online.learner import make_learner
+from sweet_rl.online.models import make_learner
 from sweet_rl.online.settings import ArcherSettings
 from sweet_rl.training.processes import is_main
 from tests.online import test_archer as one_process

@@ -16,8 +16,8 @@ from sweet_rl.commands.archer_config import load_config
 from sweet_rl.commands.run_archer import _loop_settings
 from sweet_rl.errors import NonFiniteError, UsageError
 from sweet_rl.online import losses
-from sweet_rl.online.learner import LEARNERS, make_learner
-from sweet_rl.online.models import load_actor, load_weights
+from sweet_rl.online.learner import LEARNERS
+from sweet_rl.online.models import load_actor, load_weights, make_learner
 from sweet_rl.online.policy import TokenPolicy, Utterance
 from sweet_rl.online.replay import ReplayBuffer, transitions
 from sweet_rl.online.settings import ON_POLICY, ArcherSettings

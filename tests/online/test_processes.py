@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from sweet_rl.errors import UsageError
-from sweet_rl.online.learner import make_learner
+from sweet_rl.online.models import make_learner
 from sweet_rl.online.settings import ArcherSettings
 from sweet_rl.training import processes as learning
 from tests.online import test_archer as learners

@@ -25,8 +25,9 @@ from sweet_rl.commands.run_archer import run, settings_of
 from sweet_rl.commands.run_bc import clone
 from sweet_rl.errors import DataError
 from sweet_rl.interface import asimulate
-from sweet_rl.online.learner import ArcherLearner, Draw, Say, make_learner
+from sweet_rl.online.learner import ArcherLearner, Draw, Say
 from sweet_rl.online.losses import advantages
+from sweet_rl.online.models import make_learner
 from sweet_rl.online.policy import Utterance
 from sweet_rl.online.replay import Transition, transitions
 from sweet_rl.online.settings import ArcherSettings
