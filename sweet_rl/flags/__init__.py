@@ -20,6 +20,8 @@ from typing import Any, ClassVar, Final, Literal
 
 from sweet_rl.errors import UsageError
 
+Kind = typing.TypeVar("Kind")
+
 REQUIRED: Final = MISSING
 """The default of a flag that must be given."""
 
@@ -147,6 +149,17 @@ class Settings:
 
     def check_together(self) -> None:
         """For what no single field can say, such as two of them that exclude each other; raises `UsageError`."""
+
+
+@typing.dataclass_transform(frozen_default=True, kw_only_default=True)
+def group(heading: str) -> Callable[[type[Kind]], type[Kind]]:
+    """Make a frozen, keyword-only dataclass of a class of flags, which are under this heading in the help."""
+
+    def decorate(kind: type[Kind]) -> type[Kind]:
+        kind.__doc__ = f"{heading}."
+        return dataclass(frozen=True, kw_only=True)(kind)
+
+    return decorate
 
 
 _known: dict[type, tuple[Flag, ...]] = {}

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from sweet_rl.errors import UsageError
-from sweet_rl.flags import REQUIRED, Only, Settings, flag
+from sweet_rl.flags import REQUIRED, Only, Settings, flag, group
 
 IN_PROCESS: Final = Only("engine", ("transformers",), "a model run by transformers")
 OWN_VLLM: Final = Only("engine", ("vllm",), "a model run by vllm")
@@ -17,20 +16,16 @@ A_MODEL: Final = Only(
 ASKED: Final = Only("asked", ("server",), "models behind a server")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Requests to servers")
 class ServerPlace(Settings):
-    """Requests to servers."""
-
     hostname: str | None = flag(
         None, "host of the OpenAI-compatible server; 127.0.0.1 when only the port is given."
     )
     port: int | None = flag(None, "its port; 8000 when only the host is given.", at_least=0, at_most=65535)
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Requests to servers")
 class KeyVar(Settings):
-    """Requests to servers."""
-
     api_key_var: str | None = flag(
         None,
         "environment variable that holds the server's key, which must be set; default OPENAI_API_KEY, if that is set.",
@@ -38,19 +33,15 @@ class KeyVar(Settings):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Requests to servers")
 class BaseUrl(KeyVar):
-    """Requests to servers."""
-
     base_url: str | None = flag(
         None, "the server, like https://host/v1; several, separated by commas, share the load."
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Requests to servers")
 class Requests(Settings):
-    """Requests to servers."""
-
     request_timeout_s: float = flag(
         120.0, "seconds that one request may take, once it is sent.", above=0, shown="all", only=ASKED
     )
@@ -79,10 +70,8 @@ class Requests(Settings):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("A vLLM of our own")
 class VLLM(Settings):
-    """A vLLM of our own."""
-
     tensor_parallel_size: int = flag(
         1, "GPUs that share one copy of the model.", at_least=1, shown="all", only=OWN_VLLM
     )
@@ -98,42 +87,32 @@ class VLLM(Settings):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Where models run")
 class Placement(Settings):
-    """Where models run."""
-
     device: str = flag("auto", "auto, cpu, cuda, cuda:1, ...", shown="all", only=IN_PROCESS)
 
     dtype: str = flag("auto", "auto, float32, bfloat16, float16.", shown="all", only=IN_PROCESS)
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The agent")
 class Agent(Settings):
-    """The agent."""
-
     agent: str = flag("auto", "who acts.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The agent")
 class AgentModel(Settings):
-    """The agent."""
-
     agent_model: str = flag(
         "auto", "the model: a folder, a hub name, smollm2, embedded, or a server's name for its model."
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("How long")
 class Iterations(Settings):
-    """How long."""
-
     iterations: int | None = flag(None, "of every run.", at_least=1)
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Scripted agents")
 class Skill(Settings):
-    """Scripted agents."""
-
     skill: float | None = flag(
         None,
         "how often a scripted agent does one of the best things, 0 to 1; else any. Default by the agent.",
@@ -142,43 +121,33 @@ class Skill(Settings):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("What is imitated")
 class MinReward(Settings):
-    """What is imitated."""
-
     min_reward: float | None = flag(None, "only trajectories with at least this reward; default all.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Model and data")
 class Dataset(Settings):
-    """Model and data."""
-
     dataset: str = flag(
         REQUIRED,
         "pairs: .jsonl, .json, .csv, .parquet or .jsonl.gz files, or hub names (name@data_dir); several with commas between them.",
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Model and data")
 class Pretrain(Settings):
-    """Model and data."""
-
     pretrain: str = flag(REQUIRED, "the model to train: a folder, a hub name, smollm2 or embedded.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The model")
 class Tokenizer(Settings):
-    """The model."""
-
     tokenizer: str | None = flag(
         None, "folder or name of the tokenizer; default the model's own.", shown="all"
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Scores")
 class Critic(Settings):
-    """Scores."""
-
     critic: str | None = flag(
         None,
         "folder or hub name of the critic (or smollm2, embedded): of train_dpo, train_reward_model, or the untrained model; in process.",
@@ -186,17 +155,13 @@ class Critic(Settings):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Whose credit is asked for")
 class WithoutHidden(Settings):
-    """Whose credit is asked for."""
-
     without_hidden: bool = flag(False, "only what the critic says without the hidden solution.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Scores")
 class Advantage(Settings):
-    """Scores."""
-
     advantage: Literal["released", "paper"] = flag(
         "released",
         "released (the reference is the sampler, without the solution) or paper (equation 3: the reference knows the solution, too; needs --reference_model).",
@@ -216,35 +181,27 @@ class Advantage(Settings):
             )
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Grading")
 class Metric(Settings):
-    """Grading."""
-
     metric: Literal["auto", "clip", "combined", "ssim", "colour", "text", "layout"] = flag(
         "auto", "which metric of two pages counts."
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The model")
 class MaxTokens(Settings):
-    """The model."""
-
     max_tokens: int = flag(1024, "tokens of one reply at most.", at_least=1, only=A_MODEL)
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Pictures")
 class MaxPixels(Settings):
-    """Pictures."""
-
     max_pixels: int = flag(
         50176, "larger pictures are made smaller, to so many pixels.", at_least=1, shown="all"
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("How preference pairs are read")
 class PairFields(Settings):
-    """How preference pairs are read."""
-
     prompt_key: str | None = flag(
         None,
         "field with the prompt that both sides answer; default: prompt in rows that have it, else the sides are "
@@ -264,10 +221,8 @@ class PairFields(Settings):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The sandbox")
 class NoSandbox(Settings):
-    """The sandbox."""
-
     unsafe_no_sandbox: bool = flag(
         False, "run code without protection where the kernel offers too little of it.", shown="all"
     )

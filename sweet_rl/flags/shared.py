@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from sweet_rl.errors import UsageError
-from sweet_rl.flags import REQUIRED, Only, Settings, flag
+from sweet_rl.flags import REQUIRED, Only, Settings, flag, group
 from sweet_rl.flags.models import ASKED
 from sweet_rl.tracking import Destination
 from sweet_rl.types import Compat
@@ -15,52 +14,40 @@ from sweet_rl.types import Compat
 RAY: Final = Only("fan_out", ("ray",))
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Inputs and outputs")
 class InputPath(Settings):
-    """Inputs and outputs."""
-
     input_path: str = flag(REQUIRED, "the .jsonl file that is read.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Inputs and outputs")
 class OutputPath(Settings):
-    """Inputs and outputs."""
-
     output_path: str = flag(REQUIRED, "the .jsonl file that is written.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Inputs and outputs")
 class Files(InputPath, OutputPath):
-    """Inputs and outputs."""
+    pass
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Inputs and outputs")
 class SavedPath(Settings):
-    """Inputs and outputs."""
-
     saved_path: str = flag(REQUIRED, "trajectory file of sweet-rl simulate_interactions, or a published one.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Inputs and outputs")
 class Source(Settings):
-    """Inputs and outputs."""
-
     source: str = flag(REQUIRED, "where the tasks come from.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Tasks")
 class NumTasks(Settings):
-    """Tasks."""
-
     num_tasks: int | None = flag(
         None, "so many of them at most, from the first on.", at_least=1, aliases=("limit",)
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Tasks")
 class Repeated(NumTasks):
-    """Tasks."""
-
     sample_ids: str | None = flag(
         None,
         "play these tasks alone: their ids, or their places in the list from 0 on, one by one or as ranges (0-9,17), "
@@ -74,19 +61,15 @@ class Repeated(NumTasks):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Tasks")
 class Tasks(Settings):
-    """Tasks."""
-
     tasks: str | None = flag(
         None, "what is played: one of the world's lists, or a file; default: the world's own."
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Tasks")
 class WorldName(Settings):
-    """Tasks."""
-
     world: str = flag(
         REQUIRED,
         "what is played: a world's name, or module:ATTRIBUTE of your own (`sweet_rl.worlds`).",
@@ -94,33 +77,27 @@ class WorldName(Settings):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Inputs and outputs")
 class OutputDir(Settings):
-    """Inputs and outputs."""
-
     output_dir: str = flag(REQUIRED, "folder for everything that is made.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Inputs and outputs")
 class TempPath(Settings):
-    """Inputs and outputs."""
-
     temp_path: str | None = flag(None, "folder of pictures.", shown="all")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Inputs and outputs")
 class ReportPath(Settings):
-    """Inputs and outputs."""
-
     report_path: str | None = flag(
         None, "JSON file for the numbers; default saved_path with .report.json in place of .jsonl."
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@group(
+    "What a run may use of models behind servers, all its sessions and retries together; then it stops, resumably"
+)
 class Budget(Settings):
-    """What a run may use of models behind servers, all its sessions and retries together; then it stops, resumably."""
-
     prices: str | None = flag(
         None,
         "TOML or JSON file with dollars per million tokens of models; the record of the run (run.json) then has "
@@ -140,27 +117,21 @@ class Budget(Settings):
             raise UsageError("--max_cost needs --prices, a file with what the models' tokens cost.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Like many stages")
 class Overwriting(Settings):
-    """Like many stages."""
-
     overwrite: bool = flag(False, "replace outputs that exist.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Like many stages")
 class Quiet(Settings):
-    """Like many stages."""
-
     quiet: bool = flag(False, "no progress bar.")
 
 
 LogKind = Literal["tensorboard", "wandb", "trackio", "none"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Like many stages")
 class LogTo(Settings):
-    """Like many stages."""
-
     log_to: LogKind | None = flag(
         None,
         "where numbers go while it works: tensorboard (a folder beside the output), wandb, trackio, or none (default).",
@@ -171,31 +142,25 @@ class LogTo(Settings):
         return Destination(kinds=() if self.log_to in {None, "none"} else (str(self.log_to),))
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Like many stages")
 class Seeded(Settings):
-    """Like many stages."""
-
     seed: int = flag(0, "of all draws; the same seed makes the same.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Like many stages")
 class Continuing(Overwriting):
-    """Like many stages."""
-
     to_continue: bool = flag(
         False, "finish what was stopped: what the output holds is kept, the rest is done."
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Like many stages")
 class Resumable(Continuing, LogTo, Quiet):
-    """Like many stages."""
+    pass
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Like many stages")
 class Compatible(Settings):
-    """Like many stages."""
-
     compat: Compat = flag(
         "fixed",
         "fixed, or published: as the published system does it, to compare numbers.",
@@ -210,10 +175,8 @@ class Compatible(Settings):
         return self.compat == "published"
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Like many stages")
 class MaxFailed(Settings):
-    """Like many stages."""
-
     max_failed: float = flag(
         0.02,
         "share of the episodes that may fail because a service is missing; with more, the exit status is 1, and the same "
@@ -224,24 +187,18 @@ class MaxFailed(Settings):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("How fast")
 class BatchSize(Settings):
-    """How fast."""
-
     batch_size: int = flag(1000, "episodes in flight at once.", at_least=1)
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("How fast")
 class Jobs(Settings):
-    """How fast."""
-
     jobs: int = flag(2, "stages at once, each with one thread.", at_least=1)
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("On a cluster")
 class FanOut(Settings):
-    """On a cluster."""
-
     fan_out: Literal["local", "ray"] = flag(
         "local", "local (this machine), or ray: a worker on each machine of a Ray cluster.", shown="all"
     )
@@ -271,10 +228,8 @@ class FanOut(Settings):
         return None if self.fan_out == "local" else importlib.import_module("sweet_rl.integrations.ray")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("On a cluster")
 class ModelFanOut(FanOut):
-    """On a cluster."""
-
     ray_gpus_per_worker: float | None = flag(
         None,
         "GPUs of one copy of the model, also a fraction; default 1 where the cluster has any.",
@@ -284,10 +239,8 @@ class ModelFanOut(FanOut):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Where it listens")
 class Listening(Settings):
-    """Where it listens."""
-
     port: int | None = flag(
         None,
         "port to listen at; 0 for any free one, which is printed; default 8000.",
@@ -302,40 +255,30 @@ class Listening(Settings):
         return 8000 if self.port is None else self.port
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Inputs and outputs")
 class SaveSteps(Settings):
-    """Inputs and outputs."""
-
     save_steps: int = flag(-1, "updates between two checkpoints; -1: none.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Pairs")
 class Margin(Settings):
-    """Pairs."""
-
     margin: float = flag(0.0, "by how much the two sides of a pair differ at least.", at_least=0)
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Like many stages")
 class GraderName(Settings):
-    """Like many stages."""
-
     grader: str = flag(
         "auto", "auto (the world's), the name that an installed package gives one, or module:ATTRIBUTE."
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Grading")
 class Regrade(Settings):
-    """Grading."""
-
     regrade: bool = flag(False, "grade all rows again, also those that have their grades.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Pairs")
 class HardNegatives(Settings):
-    """Pairs."""
-
     hard_negatives: int = flag(
         0,
         "rows for each pair (of each turn, where turns are ranked) that reject what the agent had said before in "
@@ -345,10 +288,8 @@ class HardNegatives(Settings):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Inputs and outputs")
 class Evaluation(SavedPath, ReportPath, HardNegatives, Overwriting):
-    """Inputs and outputs."""
-
     k: int | None = flag(
         None,
         "repeats of each task in the file (--repeats of the simulation); default: what its rows say, 1 where they "
