@@ -13,7 +13,7 @@ from typing import Final, Literal, Protocol
 
 from sweet_rl.chat.formats import user_cache
 from sweet_rl.errors import UsageError
-from sweet_rl.flags import Settings, flag
+from sweet_rl.flags import Settings, flag, group
 from sweet_rl.types import Failure, Json, UserContext
 
 Color = tuple[int, int, int]
@@ -138,10 +138,8 @@ class RenderSettings:
     browser_memory_mb: int = 2_048
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("How pages are rendered")
 class RenderFlags(Settings):
-    """How pages are rendered."""
-
     browser: Literal["chromium", "firefox"] = flag("chromium", "what renders pages: chromium or firefox.")
     network: Literal["none", "allow"] = flag(
         "none",

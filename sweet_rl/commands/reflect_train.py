@@ -15,7 +15,7 @@ import typing
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass, fields, make_dataclass, replace
+from dataclasses import fields, make_dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ from sweet_rl.cli.parse import Facets, Options, stage_flags
 from sweet_rl.cli.progress import on_interrupt, progress, silence_libraries
 from sweet_rl.cli.stage import Stage, given_flags, needing, recorded, stage
 from sweet_rl.errors import UsageError
-from sweet_rl.flags import Flag, flag
+from sweet_rl.flags import Flag, flag, group
 from sweet_rl.flags import flags_of as flags_of_settings
 from sweet_rl.flags.shared import LogTo, Quiet
 from sweet_rl.online.reflect.settings import PLAIN, ReflectFlags, ReflectSettings, as_flags, settings_of
@@ -40,10 +40,8 @@ _TRUE, _FALSE = frozenset({"true", "t", "yes", "y", "1"}), frozenset({"false", "
 _PACKAGES = frozenset({"torch", "transformers", "peft", "safetensors", "yaml", "numpy"})
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Like many stages")
 class Resuming(LogTo, Quiet):
-    """Like many stages."""
-
     resume: str | None = flag(
         None, "a run's folder: resume it from its newest checkpoint, with its own flags."
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,7 +20,7 @@ from sweet_rl.cli.progress import NEARLY_ALL, on_interrupt, silence_libraries
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.commands.archer_config import ProgressBar, destination_of, load_config, not_of, owners_of
 from sweet_rl.errors import ServiceError, UsageError
-from sweet_rl.flags import Flag, Only, Settings, flag
+from sweet_rl.flags import Flag, Only, Settings, flag, group
 from sweet_rl.online.settings import ON_POLICY, ArcherSettings, LoopSettings
 from sweet_rl.players import ORACLES, PLACE_FLAGS, HumanFlags, oracle_flags
 from sweet_rl.players.cast import Cast
@@ -36,10 +36,8 @@ if TYPE_CHECKING:
     from sweet_rl.online.loop import Playground
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The configuration")
 class ConfigFlags(Settings):
-    """The configuration."""
-
     config_name: str | None = flag(
         None,
         "a packaged one (those of configs/archer; a wrong name lists them), or a file of your own; default the first published one.",

@@ -19,7 +19,7 @@ from sweet_rl.commands.archer_config import load_config, not_of, owners_of
 from sweet_rl.commands.run_archer import TINY, template_of
 from sweet_rl.commands.simulate_interactions import simulate_interactions
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.flags import flag
+from sweet_rl.flags import flag, group
 from sweet_rl.flags.models import AgentModel, Dataset, Iterations, MinReward, Placement, Skill
 from sweet_rl.flags.shared import (
     GraderName,
@@ -60,10 +60,8 @@ class ShownFlags(
                 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Who imitates, and how; what is not given is as suits the policy")
 class PupilFlags(Iterations, OutputDir, Placement, Overwriting):
-    """Who imitates, and how; what is not given is as suits the policy."""
-
     batch_size: int | None = flag(
         None, "turns over which a loss is a mean; default 8 as published, for a tiny policy 64.", at_least=1
     )

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from sweet_rl import tracking
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import UsageError, suggestion
-from sweet_rl.flags import Settings, flag
+from sweet_rl.flags import Settings, flag, group
 from sweet_rl.flags.shared import Overwriting
 from sweet_rl.records import replace_file
 from sweet_rl.runs import new_file
@@ -19,10 +18,8 @@ from sweet_rl.runs.facts import now
 from sweet_rl.runs.reading import runs_below
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("What is listed")
 class RunsFlags(Settings):
-    """What is listed."""
-
     folder: str = flag(".", "where to look, with all folders in it.")
     run: str | None = flag(None, "id of one run, or how it begins: show its whole record.")
     json: bool = flag(False, "print everything as JSON.")
@@ -91,10 +88,8 @@ def _cells(content: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("How runs are compared, and where to")
 class CompareFlags(Overwriting):
-    """How runs are compared, and where to."""
-
     html: str | None = flag(
         None,
         "also write a page with dialogues side by side, such as comparison.html, and its numbers as JSON beside it (.json).",

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -19,7 +18,7 @@ from sweet_rl.cli.servers import key_in
 from sweet_rl.cli.stage import built, recorded, stage
 from sweet_rl.contracts import Policy
 from sweet_rl.errors import UsageError
-from sweet_rl.flags import flag
+from sweet_rl.flags import flag, group
 from sweet_rl.flags.shared import BatchSize, Compatible, Files, ModelFanOut, Resumable, Seeded
 from sweet_rl.players import OWN, AgentFlags, PlayerFlags, engine_of, tokenizer_facts
 from sweet_rl.players.cast import Cast, Nowhere
@@ -28,10 +27,8 @@ from sweet_rl.records import Journal, read_rows
 from sweet_rl.types import Completion, Failure, Json
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Tasks")
 class SamplingFlags(Files, BatchSize, Resumable, Compatible, Seeded, ModelFanOut):
-    """Tasks."""
-
     best_of_n: int = flag(16, "candidates for each turn.", at_least=1)
     data_fraction: float = flag(
         1.0, "use the first so large a part of the trajectories; at least one.", above=0

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +19,7 @@ from sweet_rl.cli.parse import Facets
 from sweet_rl.cli.parse import Options as Chosen
 from sweet_rl.cli.progress import judge_failed, judge_full, progress, run_until_stopped, words_of
 from sweet_rl.cli.stage import built, given_flags, recorded, stage
-from sweet_rl.flags import Only, flag
+from sweet_rl.flags import Only, flag, group
 from sweet_rl.flags.shared import BatchSize, Files, MaxFailed, Repeated, Resumable, Seeded, WorldName
 from sweet_rl.players import ANSWERED, RECAP, HumanFlags, PlayerFlags, engine_of
 from sweet_rl.players.cast import Cast
@@ -50,15 +50,13 @@ TAKEN = {
 """Flags of scripted agents belong to those that take them."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("What is played")
 class PlayingFlags(WorldName, Repeated, BatchSize, MaxFailed, Seeded, Resumable):
-    """What is played."""
+    pass
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Inputs and outputs")
 class SimulationFlags(Files, PlayingFlags):
-    """Inputs and outputs."""
-
     retry: Literal["failed", "none"] = flag(
         "failed", "with to_continue: failed (play episodes that failed again) or none.", shown="all"
     )

@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +20,7 @@ from sweet_rl.cli.process import drawn_on, inert
 from sweet_rl.cli.progress import on_interrupt
 from sweet_rl.cli.stage import Stage, needing, recorded, stage
 from sweet_rl.errors import UsageError
-from sweet_rl.flags import flag
+from sweet_rl.flags import flag, group
 from sweet_rl.flags.models import Pretrain
 from sweet_rl.training.settings import CriticSettings, DataSettings, DPOSettings, SFTSettings, TrainSettings
 
@@ -225,10 +225,8 @@ def train_reward_model(settings: CriticSettings, /) -> None:
 _LEARNED, _READ, _PLAIN = "\x1b[1;32m", "\x1b[2m", "\x1b[0m"
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("What is shown")
 class ShownFlags(Pretrain, DataSettings):
-    """What is shown."""
-
     rows: int | None = flag(
         None, "the first so many rows; default 2, and with --json all of them.", at_least=1
     )

@@ -10,7 +10,6 @@ import errno
 import socket
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +17,7 @@ from sweet_rl import browsers, tracking
 from sweet_rl.browsers.page import RenderFlags
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import UsageError
-from sweet_rl.flags import flag
+from sweet_rl.flags import flag, group
 from sweet_rl.flags.shared import Listening, Overwriting, SavedPath, TempPath
 from sweet_rl.runs import new_file
 
@@ -31,10 +30,8 @@ _PICTURE_MB = 100.0
 _PORT: Final = 9785
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Where files are to be looked at")
 class ShowFlags(Overwriting, Listening):
-    """Where files are to be looked at."""
-
     export: str | None = flag(
         None,
         "write everything to this HTML file, which opens offline, and end; more than 50 MB become a folder of that name.",
@@ -51,15 +48,13 @@ class ShowFlags(Overwriting, Listening):
         new_file(out, "export", overwrite=self.overwrite)
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Where a file is to be looked at")
 class ViewFlags(SavedPath, ShowFlags):
-    """Where a file is to be looked at."""
+    pass
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Pictures")
 class DrawingFlags(TempPath, RenderFlags):
-    """Pictures."""
-
     export_mb: float = flag(
         _PICTURE_MB,
         "for --export: megabytes that pictures may take in one file; further ones are left out.",
@@ -199,9 +194,9 @@ def visualize_dialogue_histories(flags: ViewFlags, /) -> None:
     show([flags.saved_path], flags)
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Pictures")
 class DesignViewFlags(ViewFlags, DrawingFlags):
-    """Pictures."""
+    pass
 
 
 @recorded("visualize_design_dialogue_histories", reads=("saved_path",))

@@ -7,7 +7,7 @@ import secrets
 import signal
 import sys
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 from typing import TextIO
 
@@ -15,7 +15,7 @@ from sweet_rl import tracking
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.commands.simulate_interactions import WORLD_OPTIONS
 from sweet_rl.errors import EpisodeError, ServiceError, UsageError
-from sweet_rl.flags import Only, flag
+from sweet_rl.flags import Only, flag, group
 from sweet_rl.flags.models import KeyVar
 from sweet_rl.flags.shared import (
     Listening,
@@ -47,10 +47,8 @@ from sweet_rl.users.protocol import FaultProfile
 from sweet_rl.worlds import Options, World, all_worlds, first_for, load_tasks, world_of
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The game")
 class PlayFlags(WorldName, Tasks, Seeded):
-    """The game."""
-
     task: int | None = flag(
         None, "number of the task in that list, from 0; default: drawn with the seed.", at_least=0
     )
@@ -204,9 +202,9 @@ def _read_line(prompt: str, typed: TextIO) -> str | None:
         signal.signal(signal.SIGINT, handler)
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Latency and faults")
 class SimulatorFlags(FaultProfile, Listening, WorldName, KeyVar, Quiet):
-    """Latency and faults."""
+    pass
 
 
 @stage(
@@ -237,9 +235,9 @@ def serve_simulator(flags: SimulatorFlags, /) -> None:
     asyncio.run(serve(speakers, flags, flags.host, flags.at_port, api_key=api_key, quiet=flags.quiet))
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Tasks")
 class TaskFileFlags(OutputPath, Source, NumTasks, Seeded, Overwriting):
-    """Tasks."""
+    pass
 
 
 @recorded("generate_tasks", reads=("source",))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import Counter
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +12,7 @@ from typing import Any, Literal
 from sweet_rl import tracking
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import DataError, UsageError, missing_package
-from sweet_rl.flags import REQUIRED, flag
+from sweet_rl.flags import REQUIRED, flag, group
 from sweet_rl.flags.models import PairFields, Tokenizer, WithoutHidden
 from sweet_rl.flags.shared import InputPath, OutputPath, Overwriting, SavedPath
 from sweet_rl.types import Trajectory
@@ -24,10 +23,8 @@ def check_rows_path(path: str) -> None:
         raise UsageError(f"--output_path must end with .jsonl, got {path!r}.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The data set")
 class ExportPairsFlags(InputPath, OutputPath, Tokenizer, PairFields, Overwriting):
-    """The data set."""
-
     format: Literal["trl", "openrlhf"] = flag("trl", "whose trainer reads it.")
     max_drift: float | None = flag(
         None,
@@ -103,10 +100,8 @@ def export_pairs(flags: ExportPairsFlags, /) -> None:
         print(line[:1].upper() + line[1:] + ".")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Inputs and outputs")
 class ExportFlags(InputPath, OutputPath, Overwriting):
-    """Inputs and outputs."""
-
     to: Literal["inspect", "atif", "trajectories"] = flag(
         "inspect",
         "what is written: inspect (a log, .eval), atif (a folder of documents), or trajectories (.jsonl) of "
@@ -198,10 +193,8 @@ def _logs() -> Any:
         raise missing_package("inspect_ai", "inspect", needed_for="A log of inspect_ai") from error
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The data set")
 class ExportCreditFlags(SavedPath, OutputPath, WithoutHidden, Tokenizer, Overwriting):
-    """The data set."""
-
     credit_path: str = flag(REQUIRED, "what sweet-rl credit wrote about the file.")
 
     def check_together(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from sweet_rl.cli.parse import Facets
@@ -12,7 +12,7 @@ from sweet_rl.cli.stage import stage
 from sweet_rl.commands.rank_best_of_n import ScorerFlags
 from sweet_rl.commands.simulate_interactions import WORLD_OPTIONS
 from sweet_rl.errors import DataError, ServiceError, SweetRLError, missing_package
-from sweet_rl.flags import REQUIRED, flag
+from sweet_rl.flags import REQUIRED, flag, group
 from sweet_rl.flags.models import SERVED, Advantage, Critic, Tokenizer
 from sweet_rl.flags.shared import Listening, Quiet
 from sweet_rl.integrations.worlds import WorldChoice
@@ -29,10 +29,8 @@ if TYPE_CHECKING:
     from sweet_rl.serving import Limits
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Where it listens")
 class Sessions(Listening):
-    """Where it listens."""
-
     sessions: int = flag(64, "clients at once.", at_least=1)
     session_idle_s: float = flag(3600, "seconds until a client that says nothing loses its session.", above=0)
 
@@ -94,9 +92,9 @@ def serve_env(flags: Sessions, choice: WorldChoice, options: Options, /) -> None
     asyncio.run(serve())
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Scores")
 class ServeCreditFlags(Listening, Critic, Advantage, Tokenizer, Quiet):
-    """Scores."""
+    pass
 
 
 def _facets(flags: Mapping[str, Any]) -> Facets:

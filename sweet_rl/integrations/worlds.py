@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sweet_rl.chat import as_json, with_system
 from sweet_rl.contracts import Env, User
 from sweet_rl.errors import EpisodeError, UsageError, no_such
-from sweet_rl.flags import flag, no_flag
+from sweet_rl.flags import flag, group, no_flag
 from sweet_rl.flags.shared import NumTasks, Seeded, Tasks, WorldName
 from sweet_rl.players import PLACE_FLAGS, HumanFlags
 from sweet_rl.players.cast import Cast
@@ -46,10 +46,10 @@ if TYPE_CHECKING:
 Made = TypeVar("Made")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group(
+    "The world, as it stands in another tool's configuration; `grading` are the options of `sweet_rl.grade`"
+)
 class WorldChoice(WorldName, Tasks, NumTasks, Seeded):
-    """The world, as it stands in another tool's configuration; `grading` are the options of `sweet_rl.grade`."""
-
     human: str = flag(
         "auto",
         "who answers: auto (without human_url who needs no model), a server's model, module:ATTRIBUTE.",

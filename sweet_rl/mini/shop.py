@@ -23,7 +23,7 @@ from urllib.parse import unquote
 
 from sweet_rl.cli.stage import stage
 from sweet_rl.errors import UsageError
-from sweet_rl.flags import flag
+from sweet_rl.flags import flag, group
 from sweet_rl.flags.shared import Compatible, Listening, Quiet, Seeded
 from sweet_rl.types import Compat, derive_seed
 
@@ -373,10 +373,8 @@ def application(shop: EmbeddedShop, host: str = "127.0.0.1", limits: Limits | No
     return app
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The shop")
 class ShopFlags(Listening, Seeded, Compatible, Quiet):
-    """The shop."""
-
     products: int = flag(1000, "how many things there are to buy.", at_least=1)
 
 

@@ -19,7 +19,7 @@ from sweet_rl.cli.main import COMMANDS, stages
 from sweet_rl.cli.parse import joined_flags, stage_flags, values_of
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import SweetRLError, UsageError, first_line, missing_package, no_such, suggestion
-from sweet_rl.flags import REQUIRED, flag, listed
+from sweet_rl.flags import REQUIRED, flag, group, listed
 from sweet_rl.flags.shared import Jobs
 from sweet_rl.pipelines.steps import COPY, Step, function_of
 from sweet_rl.records import check_yaml
@@ -337,10 +337,8 @@ class _Round:
         return Step(self._full[name], run, front, values, tuple(sorted(needs)), tuple(launcher))
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("What is run")
 class RunFlags(Jobs):
-    """What is run."""
-
     file: str = flag(
         REQUIRED,
         "the pipeline: a YAML file (docs/pipelines.md); of several, with commas, a later one is laid over the others.",

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
@@ -14,7 +14,7 @@ from sweet_rl.chat import load_tokenizer, tokenizer_digest
 from sweet_rl.chat.formats import folder_of
 from sweet_rl.cli.servers import asked_with, fields_of
 from sweet_rl.errors import UsageError, no_such
-from sweet_rl.flags import Only, Settings, flag, flags_of, no_flag
+from sweet_rl.flags import Only, Settings, flag, flags_of, group, no_flag
 from sweet_rl.flags.models import (
     A_MODEL,
     IN_PROCESS,
@@ -59,10 +59,8 @@ ANSWERED: Final = dict.fromkeys(("hostname", "port"), _ANSWERED)
 """Where flags that others have, too, have a meaning beside `HumanFlags`."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The agent")
 class ModelFlags(MaxTokens, Tokenizer, Placement, VLLM, Requests):
-    """The agent."""
-
     temperature: float = flag(1.0, "sampling temperature; 0 is greedy.", at_least=0, only=A_MODEL)
     agent_base_url: str | None = flag(
         None, "base URL(s) of the server that runs the agent.", only=_AGENT_SERVED
@@ -108,24 +106,20 @@ class ModelFlags(MaxTokens, Tokenizer, Placement, VLLM, Requests):
             asked_with(self, "agent")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The agent")
 class AgentFlags(Agent, AgentModel, ModelFlags):
-    """The agent."""
+    pass
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The agent")
 class PromptedFlags(ModelFlags, ScriptedFlags):
-    """The agent."""
-
     agent_prompt_path: str | None = flag(
         None, "system prompt file of the agent; default the packaged one.", shown="all"
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("A second model that reflects")
 class ReflectionFlags(Settings):
-    """A second model that reflects."""
-
     reflection_model: str | None = flag(
         None,
         "a model that analyses the state before every turn of the agent, in any world: a folder, a hub name, smollm2, the name under which reflection_base_url offers it, or recap (no model, for trials).",
@@ -161,10 +155,8 @@ class ReflectionFlags(Settings):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("A critic that chooses among turns")
 class TestTimeCriticFlags(Critic):
-    """A critic that chooses among turns."""
-
     agent_best_of_n: int = flag(
         1, "turns that the agent samples for each that it takes; the critic chooses.", at_least=1, shown="all"
     )
@@ -182,15 +174,13 @@ class TestTimeCriticFlags(Critic):
             raise UsageError(f"--{name} needs --critic, the model that chooses.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The agent")
 class PlayerFlags(AgentFlags, PromptedFlags, ReflectionFlags, TestTimeCriticFlags):
-    """The agent."""
+    pass
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The human")
 class HumanFlags(ServerPlace, Requests):
-    """The human."""
-
     env_model: str = flag(
         "auto",
         "in question games who answers: the embedded oracle, unless a server is named; else who plays the human: auto (the first model that the server offers), the server's name for a model (for pages one with eyes), or scripted: no model, in process unless a server is named (for pages always in process).",

@@ -19,7 +19,7 @@ from sweet_rl.chat.reflect_format import SftTexts
 from sweet_rl.cli.servers import key_in
 from sweet_rl.cli.stage import Stage, StageEntry, stage, written_by
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.flags import REQUIRED, Only, Settings, flag
+from sweet_rl.flags import REQUIRED, Only, Settings, flag, group
 from sweet_rl.flags.models import BaseUrl, Requests
 from sweet_rl.flags.shared import Overwriting, Quiet, Seeded
 from sweet_rl.openai_client import shown
@@ -56,38 +56,28 @@ class Request:
     head: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Inputs and outputs")
 class TaskFile(Settings):
-    """Inputs and outputs."""
-
     task_file: str = flag(REQUIRED, "the tasks.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Inputs and outputs")
 class Output(Settings):
-    """Inputs and outputs."""
-
     output: str = flag(REQUIRED, "the file to write; empty: its usual place.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The games")
 class MaxTurns(Settings):
-    """The games."""
-
     max_turns: int = flag(15, "agent turns of an episode at most.", at_least=1, aliases=("horizon",))
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The games")
 class Markov(MaxTurns):
-    """The games."""
-
     markov: bool = flag(False, "the model is shown nothing of earlier steps.", shown="all")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The games")
 class RecordingFlags(MaxTurns, Output, Seeded, Overwriting, Quiet):
-    """The games."""
-
     num_records: int = flag(REQUIRED, "states to record.", at_least=1)
     random_share: float = flag(
         0.9, "how often the player takes any action, 0 to 1; else the best one.", at_least=0, at_most=1
@@ -95,22 +85,18 @@ class RecordingFlags(MaxTurns, Output, Seeded, Overwriting, Quiet):
     reflections: bool = flag(True, "ask the teacher at all.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The texts")
 class TextFlags(TaskFile, Output, Overwriting):
-    """The texts."""
+    pass
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The texts")
 class Label(Settings):
-    """The texts."""
-
     label: Literal["taken", "best"] = flag("taken", "which action is the label.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The games")
 class Rules(Settings):
-    """The games."""
-
     with_prompt: bool = flag(False, "put the rules into every state.")
 
 
@@ -120,10 +106,8 @@ _OPENAI: Final = Only("teacher", ("openai",))
 _OF_REQUESTS: Final = ("api_key_var", "request_timeout_s", "request_attempts")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The teacher, and how it is asked")
 class TeacherFlags(BaseUrl, Requests):
-    """The teacher, and how it is asked."""
-
     teacher: Literal["embedded", "openai"] = flag(
         "embedded", "embedded (an expert with sentences of its own), or openai: any OpenAI-compatible server."
     )

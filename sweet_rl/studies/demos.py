@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import UsageError
-from sweet_rl.flags import Only, flag, listed
+from sweet_rl.flags import Only, flag, group, listed
 from sweet_rl.flags.models import Agent, Iterations, Skill
 from sweet_rl.flags.shared import Jobs, OutputDir, Overwriting, Seeded, WorldName
 from sweet_rl.studies.reflect.worlds import MAIN_METHODS, METHODS, USUAL, WORLDS
@@ -19,15 +19,13 @@ HELPS = {  # What some flags mean in the demos
 }
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The study")
 class StudyFlags(OutputDir, Jobs, Overwriting):
-    """The study."""
+    pass
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The study")
 class DemoFlags(StudyFlags, Agent, WorldName, Seeded):
-    """The study."""
-
     num_train_tasks: int = flag(
         144,
         "tasks that the agent talks about, four times each, to learn from; a critic that learned from fewer than 20 "
@@ -129,10 +127,8 @@ def demo(flags: DemoFlags, /) -> None:
     print(f"Read dialogues with: sweet-rl visualize_dialogue_histories {folder / 'sweet.test.jsonl'}")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The study")
 class OnlineFlags(StudyFlags, Iterations):
-    """The study."""
-
     seeds: int = flag(3, "models to begin with, and runs of every method.", at_least=1)
     first_seed: int = flag(0, "the number of the first; settings were chosen with 100 to 102.", at_least=0)
     ablations: bool = flag(False, "the study's own method with parts left out, too.")
@@ -144,10 +140,8 @@ def _given(flags: OnlineFlags, *names: str) -> dict[str, Any]:
     return {name: number for name, number in numbers.items() if number is not None}
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The study")
 class ArcherDemoFlags(OnlineFlags, Skill):
-    """The study."""
-
     teacher_games: int = flag(160, "of the scripted player, for each word, to imitate.", at_least=1)
 
 
@@ -188,10 +182,8 @@ def demo_archer(flags: ArcherDemoFlags, /) -> None:
     print(f"Read games with: sweet-rl visualize_dialogue_histories {played}")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The study")
 class ReflectDemoFlags(OnlineFlags):
-    """The study."""
-
     sft_updates: int | None = flag(
         None,
         "of every fine-tuning; default that of the study, as for iterations, records, repositories and test_games.",

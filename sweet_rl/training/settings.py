@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from sweet_rl.errors import UsageError
-from sweet_rl.flags import Settings, flag, no_flag
+from sweet_rl.flags import Settings, flag, group, no_flag
 from sweet_rl.flags.models import Dataset, MaxPixels, MinReward, PairFields, Placement, Pretrain
 from sweet_rl.flags.shared import Compatible, LogTo, Overwriting, Quiet, SaveSteps, Seeded
 from sweet_rl.tracking import Destination
@@ -25,10 +25,8 @@ Reduction = Literal["sum", "trajectory", "turn"]
 Engine = Literal["deepspeed", "fsdp2"]  # What shards a model over several processes
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The loss")
 class LossSettings(Settings):
-    """The loss."""
-
     loss: str | None = flag(
         None,
         "sigmoid (DPO's, the default), sigmoid_norm (with means in place of sums, as mean_log_prob), ipo, hinge, robust, logexp, that of an installed package, or your own function as module:FUNCTION (docs/losses.md).",
@@ -52,10 +50,8 @@ class LossSettings(Settings):
         return self.loss or ("ipo" if self.ipo else "sigmoid")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("How preference pairs are read")
 class _Pairs(PairFields, MaxPixels):
-    """How preference pairs are read."""
-
     input_template: str | None = flag(
         None, "text around the prompt, which takes the place of {}.", shown="all"
     )
@@ -73,10 +69,8 @@ class _Pairs(PairFields, MaxPixels):
     min_pixels: int = flag(12544, "pictures with fewer pixels are enlarged.", at_least=1, shown="all")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The rows")
 class _Rows(Settings):
-    """The rows."""
-
     max_samples: float = flag(1e8, "take the first so many rows of each dataset.", at_least=1, shown="all")
     eval_fraction: float = flag(
         0.03, "share of rows to hold out, drawn by seed; 0 for none.", at_least=0, below=1
@@ -92,10 +86,8 @@ class _Rows(Settings):
     learn_thoughts: bool = flag(True, "learn what the agent thought before it spoke, too.", shown="all")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Which rows, and how they become token ids")
 class DataSettings(_Pairs, _Rows, Dataset):
-    """Which rows, and how they become token ids."""
-
     def check_together(self) -> None:
         """A picture has at most as many pixels as it has at least, or more."""
         super().check_together()
@@ -105,10 +97,8 @@ class DataSettings(_Pairs, _Rows, Dataset):
             )
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("What is written, and how a run is resumed")
 class OutputSettings(Overwriting, Quiet, Seeded, SaveSteps):
-    """What is written, and how a run is resumed."""
-
     save_path: str = flag("./ckpt", "folder for the trained model and its tokenizer.")
     load_checkpoint: bool = flag(
         False, "resume from the newest checkpoint in ckpt_path, if there is one.", aliases=("resume",)
@@ -123,10 +113,8 @@ class OutputSettings(Overwriting, Quiet, Seeded, SaveSteps):
     max_ckpt_mem: float = flag(1e8, "gigabytes that they may take; the newest stays.", shown="all")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("What is written, and how a run is resumed")
 class TrackerSettings(LogTo):
-    """What is written, and how a run is resumed."""
-
     use_tensorboard: str | None = flag(
         None, "log_to tensorboard, with the folder for its files.", shown="all"
     )
@@ -164,10 +152,8 @@ class TrackerSettings(LogTo):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The weights, and what they are computed with")
 class ModelSettings(Placement):
-    """The weights, and what they are computed with."""
-
     pretrain: str = no_flag("")
     ref_pretrain: str | None = no_flag(None)
 
@@ -192,10 +178,8 @@ class ModelSettings(Placement):
     load_in_4bit: bool = flag(False, "quantised weights under an adapter (bitsandbytes).", shown="all")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The optimizer and its batches")
 class OptimizerSettings(Settings):
-    """The optimizer and its batches."""
-
     learning_rate: float = flag(1e-5, "the highest.", at_least=0)
     max_epochs: int = flag(1, "passes over the data.", at_least=1)
     train_batch_size: int = flag(128, "rows of one update, over all processes.", at_least=1)
@@ -238,10 +222,8 @@ class OptimizerSettings(Settings):
         return first, second
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Several processes")
 class ShardSettings(Settings):
-    """Several processes."""
-
     zero_stage: Literal[0, 1, 2, 3] = flag(
         2, "what DeepSpeed shards: 1 optimizer states, 2 and gradients, 3 and weights; 0: nothing."
     )
@@ -341,10 +323,8 @@ class TrainSettings(
         return found | {"published": self.published}
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The loss")
 class DPOSettings(Pretrain, TrainSettings):
-    """The loss."""
-
     ref_pretrain: str | None = flag(
         None, "the reference model; default: pretrain before training.", shown="all"
     )
@@ -371,16 +351,14 @@ class DPOSettings(Pretrain, TrainSettings):
             )
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Which dialogues are imitated")
 class SFTSettings(Pretrain, MinReward, TrainSettings):
-    """Which dialogues are imitated."""
-
     best_of_task: bool = flag(False, "of a task's trajectories only the first with the largest reward.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The critic")
 class CriticSettings(Pretrain, TrainSettings):
-    """The critic."""
+    pass
 
 
 def read_deepspeed_config(path: str) -> dict[str, Any]:

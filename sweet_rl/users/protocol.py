@@ -11,13 +11,12 @@ import random
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from typing import Final, NamedTuple
 
 from sweet_rl.errors import UsageError
-from sweet_rl.flags import flag, listed
+from sweet_rl.flags import flag, group, listed
 from sweet_rl.flags.shared import Seeded
 from sweet_rl.types import Json
 
@@ -203,10 +202,8 @@ class Fault(StrEnum):
     NULL_CONTENT = "null_content"  # a 200 whose message is null
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Latency and faults")
 class FaultProfile(Seeded):
-    """Latency and faults."""
-
     latency_median_ms: float = flag(
         0.0, "median of the log-normal time that a reply takes, in milliseconds; 0 for none.", at_least=0
     )

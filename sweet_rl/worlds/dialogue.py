@@ -14,7 +14,7 @@ from typing import ClassVar, Final, Literal
 
 from sweet_rl.contracts import User
 from sweet_rl.errors import EpisodeError
-from sweet_rl.flags import flag
+from sweet_rl.flags import flag, group
 from sweet_rl.types import (
     ANSWER_MARKER,
     NO_ANSWER,
@@ -85,10 +85,8 @@ PARSERS: Final[dict[str, Callable[[str], ParsedAction]]] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Options of dialogues with a simulated human")
 class DialogueOptions(Options):
-    """Options of dialogues with a simulated human."""
-
     parser: Literal["published", "fixed"] = flag(
         "published",
         "how the agent's text is read: published (compares with released data) or fixed (an announced answer "

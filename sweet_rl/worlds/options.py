@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 from sweet_rl.chat.reflect_format import CHOICES
 from sweet_rl.contracts import User
 from sweet_rl.errors import UsageError, no_such
-from sweet_rl.flags import REQUIRED, Settings, flag, no_flag
+from sweet_rl.flags import REQUIRED, Settings, flag, group, no_flag
 from sweet_rl.flags.models import NoSandbox, Skill
 from sweet_rl.flags.shared import Compatible
 from sweet_rl.types import Compat, Json, Message, Task
@@ -24,10 +24,8 @@ if TYPE_CHECKING:
     from sweet_rl.users.protocol import Speaker
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Rules of the world")
 class Options(Compatible):
-    """Rules of the world."""
-
     max_turns: int | None = flag(
         None, "agent turns at most; default the world's own number.", at_least=1, aliases=("max_steps",)
     )
@@ -47,9 +45,9 @@ class Options(Compatible):
         return wanted
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Of a world that has none of its own")
 class NoFlags(Settings):
-    """Of a world that has none of its own."""
+    pass
 
 
 COMMON = frozenset(option.name for option in fields(Options))
@@ -286,10 +284,8 @@ class Measured(NamedTuple):
     published_return: float = 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Scripted agents")
 class ScriptedFlags(Skill, NoSandbox):
-    """Scripted agents."""
-
     num_questions: int = flag(3, "how often an agent asks before it answers.", at_least=0, shown="all")
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from sweet_rl.cli.stage import StageEntry
 from sweet_rl.contracts import Policy
-from sweet_rl.flags import Settings, flag
+from sweet_rl.flags import Settings, flag, group
 from sweet_rl.text_game import TextGame
 from sweet_rl.worlds.base import Rows, no_agent, one_level
 from sweet_rl.worlds.options import AgentRequest, Learning, Level, LevelRequest, Measured, Options, TaskLists
@@ -34,24 +33,18 @@ STAGES: Final[Mapping[str, StageEntry]] = {
 """What is typed behind `sweet-rl`."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Options of ALFWorld")
 class AlfworldOptions(Options):
-    """Options of ALFWorld."""
-
     shuffle_action: bool = flag(False, "labels of commands are drawn again for every step.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Options of ALFWorld where an agent learns in it")
 class AlfworldLearning(AlfworldOptions):
-    """Options of ALFWorld where an agent learns in it."""
-
     disable_alfworld: bool = flag(True, "of no effect: the planner is asked when it is needed.", shown="all")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The games")
 class AlfworldMeasured(Settings):
-    """The games."""
-
     shuffle_action: bool = flag(False, "labels mean other commands at each step.")
 
 

@@ -6,7 +6,6 @@ Published behaviour: docs/published/reflect_rl.md#data-of-recorded-states, #devi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -14,7 +13,7 @@ from typing import Any
 
 from sweet_rl.chat.reflect_format import sft_texts
 from sweet_rl.cli.stage import recorded, stage
-from sweet_rl.flags import flag
+from sweet_rl.flags import flag, group
 from sweet_rl.flags.shared import Compatible, Tasks
 from sweet_rl.prompts import packaged_text
 from sweet_rl.reflect_data.texts import (
@@ -37,10 +36,8 @@ from sweet_rl.worlds.options import LevelRequest
 from sweet_rl.worlds.text_games import ACTION_HEAD
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The flags of this stage")
 class AlfworldReflectionFlags(Tasks, RecordingFlags):
-    """The flags of this stage."""
-
     seek: bool = flag(
         False,
         "player and embedded teacher look for what they have not seen yet, place by place, as an agent has to; else they go straight to it (published).",
@@ -86,10 +83,8 @@ def alfworld_reflection(flags: AlfworldReflectionFlags, teacher_flags: TeacherFl
         record(play, request, teacher_flags, flags, Path(flags.output), own)
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The flags of this stage")
 class AlfworldGenSftFlags(TextFlags, Label, Compatible):
-    """The flags of this stage."""
-
     containing: str = flag(
         "pick_and_place_simple-Tomato-None-Microwave", 'what a record\'s problem must contain; "" for all.'
     )

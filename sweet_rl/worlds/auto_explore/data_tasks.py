@@ -12,7 +12,6 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from itertools import accumulate, takewhile
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from sweet_rl import openai_client, tracking
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import StorageError, UsageError
-from sweet_rl.flags import REQUIRED, flag
+from sweet_rl.flags import REQUIRED, flag, group
 from sweet_rl.flags.shared import Compatible, OutputDir, Overwriting, Quiet, Seeded
 from sweet_rl.prompts import fill, load_prompt, packaged_text
 from sweet_rl.reflect_data.texts import Output, TeacherFlags, teacher_stage, write_list
@@ -36,10 +35,8 @@ if TYPE_CHECKING:
     from sweet_rl.reflect_data.teachers import Teacher
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The flags of this stage")
 class MakeRepositoriesFlags(OutputDir, Seeded, Overwriting):
-    """The flags of this stage."""
-
     num: int = flag(40, "how many repositories.", at_least=1)
     hops: int = flag(
         1,
@@ -72,9 +69,9 @@ def make_repositories(flags: MakeRepositoriesFlags, /) -> None:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The flags of this stage")
 class FilterRepoFlags(Repositories, Output, Overwriting, Compatible):
-    """The flags of this stage."""
+    pass
 
 
 @recorded("reflect filter_repo", reads=("repo_dir",))
@@ -171,9 +168,9 @@ MAX_BYTES: Final = 1 << 22
 """What is read of a file; questions are about a part of it anyway."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The flags of this stage")
 class GenTaskFlags(Repositories, Output, Seeded, Overwriting, Compatible, Quiet):
-    """The flags of this stage."""
+    pass
 
 
 @recorded("reflect gen_task", reads=("repo_dir",), prices=True, resumes=True)

@@ -21,7 +21,7 @@ from sweet_rl import openai_client, tracking
 from sweet_rl.chat.reflect_format import SftTexts, resolve_label, sft_texts, split_prompt
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import EpisodeError, UsageError
-from sweet_rl.flags import flag
+from sweet_rl.flags import flag, group
 from sweet_rl.flags.shared import Compatible, MaxFailed, Overwriting, Quiet, Seeded
 from sweet_rl.prompts import packaged_text
 from sweet_rl.reflect_data.texts import (
@@ -123,10 +123,8 @@ class ExploreTalk:
         return reply
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The flags of this stage")
 class ReflectionNegativeFlags(TaskFile, Repositories, Output, Markov, Seeded, Overwriting, Compatible, Quiet):
-    """The flags of this stage."""
-
     negatives: bool = flag(True, "make the wrong ways as well.")
 
 
@@ -297,9 +295,9 @@ async def teach(
     return Done(found, tuple(failures))
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The flags of this stage")
 class GenSftFlags(TextFlags, Repositories, Compatible, Quiet):
-    """The flags of this stage."""
+    pass
 
 
 @recorded("reflect gen_sft", reads=("task_file", "repo_dir"))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from sweet_rl.cli.stage import StageEntry
-from sweet_rl.flags import Settings, flag, no_flag
+from sweet_rl.flags import Settings, flag, group, no_flag
 from sweet_rl.worlds.options import Options
 
 ACTION_HEAD: Final = "\n# Choose from below your command"
@@ -43,26 +42,20 @@ STAGES: Final[Mapping[str, StageEntry]] = {
 """What is typed behind `sweet-rl`, in the order in which data are made."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Inputs and outputs")
 class Repositories(Settings):
-    """Inputs and outputs."""
-
     repo_dir: str = flag("data/auto_explore/repos_filtered", "the repositories that they are about.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The levels")
 class Levels(Settings):
-    """The levels."""
-
     depth_curriculum: bool = flag(False, "levels by the depth of the files; else there is one.")
     merge_first_two: bool = flag(False, "the two shallowest levels are one.", shown="all")
     merge_after_first_k: int = flag(3, "so many levels stay, the rest are one.", at_least=0, shown="all")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Options of AutoExplore")
 class ExploreOptions(Options):
-    """Options of AutoExplore."""
-
     place: str | None = flag(
         None, "the folder of repositories; default: embedded ones.", aliases=("game_place",)
     )
@@ -75,10 +68,8 @@ class ExploreOptions(Options):
     shuffle_action: bool = flag(False, "labels of commands are drawn again for every step.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Options of AutoExplore where an agent learns in it")
 class ExploreLearning(ExploreOptions, Levels):
-    """Options of AutoExplore where an agent learns in it."""
-
     place: str | None = flag(
         "data/auto_explore/repos_filtered/",
         "the repositories that tasks of a file are about.",

@@ -8,7 +8,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from itertools import chain, zip_longest
 from pathlib import Path, PurePosixPath
@@ -16,7 +15,7 @@ from typing import Any, Final
 
 from sweet_rl.cli.stage import recorded, stage, written_by
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.flags import flag
+from sweet_rl.flags import flag, group
 from sweet_rl.flags.shared import Compatible, Overwriting, Seeded
 from sweet_rl.reflect_data.texts import Output, TaskFile, read_list, write_list
 from sweet_rl.tracking import is_record
@@ -170,9 +169,9 @@ def levels_of(
     return [*first, *([list(chain(*rest))] if rest else [])]
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The flags of this stage")
 class FilterTaskFlags(TaskFile, Repositories, Output, Overwriting, Compatible):
-    """The flags of this stage."""
+    pass
 
 
 @recorded("reflect filter_task", reads=("task_file", "repo_dir"))
@@ -291,10 +290,8 @@ SHARES: Final[dict[str, int]] = {"train": 7, "validate": 2, "test": 1}
 """File name to share, in tenths."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The flags of this stage")
 class SplitDataFlags(TaskFile, Seeded, Overwriting, Compatible):
-    """The flags of this stage."""
-
     by_repo: bool = flag(
         False, "all tasks of a repository go to one part, so that tests are on repositories never seen."
     )

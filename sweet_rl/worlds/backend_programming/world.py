@@ -20,7 +20,7 @@ from typing import ClassVar, Final
 
 from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import UsageError
-from sweet_rl.flags import no_flag
+from sweet_rl.flags import group, no_flag
 from sweet_rl.policies import scripted
 from sweet_rl.prompts import load_prompt
 from sweet_rl.types import Compat, Message, Observation, Task, derive_seed
@@ -132,10 +132,8 @@ class QuestionerPolicy(scripted.ScriptedPolicy):
         return plan_questions(description, observation.seed)[observation.turn]
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Options of dialogues with a simulated human. `compat` has no meaning: there is one way to play")
 class BackendOptions(DialogueOptions):
-    """Options of dialogues with a simulated human. `compat` has no meaning: there is one way to play."""
-
     compat: Compat = no_flag("fixed")
 
 

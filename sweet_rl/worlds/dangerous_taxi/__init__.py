@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 from sweet_rl.cli.stage import StageEntry
 from sweet_rl.contracts import Policy
 from sweet_rl.errors import UsageError
-from sweet_rl.flags import Settings, flag
+from sweet_rl.flags import Settings, flag, group
 from sweet_rl.text_game import TextGame
 from sweet_rl.worlds.base import Rows, no_agent, one_level, tasks_in
 from sweet_rl.worlds.options import AgentRequest, Learning, Level, LevelRequest, Measured, Options, TaskLists
@@ -35,27 +34,21 @@ STAGES: Final[Mapping[str, StageEntry]] = {
 """What is typed behind `sweet-rl`."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Options of DangerousTaxi")
 class TaxiOptions(Options):
-    """Options of DangerousTaxi."""
-
     with_prompt: bool = flag(False, "the rules are in every observation.")
     with_history: bool = flag(False, "every state so far is in every observation.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Options of DangerousTaxi where an agent learns in it")
 class TaxiLearning(TaxiOptions):
-    """Options of DangerousTaxi where an agent learns in it."""
-
     taxi_curriculum: bool = flag(
         False, "learn to pick up, then to drop off, then both; without it no taxi episode succeeds."
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The games")
 class TaxiMeasured(Settings):
-    """The games."""
-
     extra: Literal["pickup", "dropoff", "full", "none"] = flag("pickup", "what is to be done.")
 
 

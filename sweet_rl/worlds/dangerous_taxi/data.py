@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -15,7 +14,7 @@ from typing import Any, Final, Literal
 
 from sweet_rl.chat.reflect_format import ACTION_MARKER, ANALYSE_MARKER, SftTexts, sft_texts, split_prompt
 from sweet_rl.cli.stage import recorded, stage
-from sweet_rl.flags import flag
+from sweet_rl.flags import flag, group
 from sweet_rl.flags.shared import Compatible
 from sweet_rl.prompts import load_prompt
 from sweet_rl.reflect_data.texts import (
@@ -46,10 +45,8 @@ from sweet_rl.worlds.dangerous_taxi.tasks import start_states, thought
 from sweet_rl.worlds.text_games import ACTION_HEAD
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The flags of this stage")
 class TaxiReflectionFlags(RecordingFlags, Rules, Compatible):
-    """The flags of this stage."""
-
     split: Literal["train", "test", "any"] = flag("train", "begin in start states of train, test, or any.")
 
 
@@ -84,9 +81,9 @@ def taxi_reflection(flags: TaxiReflectionFlags, teacher_flags: TeacherFlags, /) 
     record(play, taxi_request(), teacher_flags, flags, target, own | {"split": flags.split})
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The flags of this stage")
 class TaxiGenSftFlags(TextFlags, Label, Rules, Compatible):
-    """The flags of this stage."""
+    pass
 
 
 @recorded("reflect taxi_gen_sft", reads=("task_file",))

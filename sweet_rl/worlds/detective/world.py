@@ -10,13 +10,12 @@ import hashlib
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweet_rl.contracts import Env, User
 from sweet_rl.errors import UsageError
-from sweet_rl.flags import flag
+from sweet_rl.flags import flag, group
 from sweet_rl.types import Task
 from sweet_rl.worlds.adventures import Adventure, AdventureEnv, Scene
 from sweet_rl.worlds.base import Rows
@@ -64,10 +63,8 @@ def open_detective(path: str | Path | None = None, *, workers: int | None = None
     return Interpreters(find_story(path), workers=workers)
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Options of Detective")
 class DetectiveOptions(Options):
-    """Options of Detective."""
-
     place: str | None = flag(
         None, "the game file; default: what SWEET_RL_DETECTIVE names.", aliases=("game_place",)
     )

@@ -12,7 +12,7 @@ from sweet_rl import tracking
 from sweet_rl.browsers.page import RenderFlags
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import UsageError
-from sweet_rl.flags import REQUIRED, Only, flag
+from sweet_rl.flags import REQUIRED, Only, flag, group
 from sweet_rl.flags.models import BaseUrl, MaxPixels, MaxTokens, Metric, Requests, ServerPlace
 from sweet_rl.flags.shared import (
     BatchSize,
@@ -28,10 +28,8 @@ from sweet_rl.flags.shared import (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Which rows")
 class WebSightFlags(OutputPath, Source, RenderFlags, Continuing, Quiet):
-    """Which rows."""
-
     num_rows: int = flag(20_000, "rows of the source that are looked at, from the first on.", at_least=1)
     num_train: int = flag(10_000, "how many of them, from the first on, are for training.", at_least=0)
     validate: bool = flag(False, "render each page and drop those that do not render.")
@@ -111,10 +109,8 @@ def prepare_websight(flags: WebSightFlags, /) -> None:
         print(f"All {len(rows)} rows went to train.jsonl; for a test set pass a smaller --num_train.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Inputs and outputs")
 class FilterFlags(SavedPath, TempPath, RenderFlags, Continuing, Quiet):
-    """Inputs and outputs."""
-
     filtered_path: str = flag(REQUIRED, "the .jsonl file that the kept rows are written to.")
 
 

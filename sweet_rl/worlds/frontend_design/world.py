@@ -10,7 +10,7 @@ import re
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import ClassVar, Literal, Self
@@ -21,7 +21,7 @@ from sweet_rl.browsers.page import RenderFlags, extract_html
 from sweet_rl.cli.stage import StageEntry
 from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import EpisodeError, UsageError
-from sweet_rl.flags import Only, flag, no_flag
+from sweet_rl.flags import Only, flag, group, no_flag
 from sweet_rl.flags.shared import TempPath
 from sweet_rl.prompts import load_prompt
 from sweet_rl.types import Failure, Json, StopReason, Task, digest
@@ -151,10 +151,8 @@ def _of_rendering(error: RenderFailed, where: str = "") -> Failure:
     return Failure(f"render_{error.failure.kind}", f"{where}{error.failure.detail}")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Options of Frontend Design; a `renderer` may outlive the world, `pictures` keeps drawn pages")
 class DesignOptions(DialogueOptions, RenderFlags, TempPath):
-    """Options of Frontend Design; a `renderer` may outlive the world, `pictures` keeps drawn pages."""
-
     image_url: Literal["png", "jpeg", "vllm"] = flag(
         "png",
         "how pictures are written into requests: png (right), vllm or jpeg (as published, for vLLM and for OpenAI).",

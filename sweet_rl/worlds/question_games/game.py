@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Final, TypeVar
 from sweet_rl.chat.formats import without_system
 from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import DataError, EpisodeError, UsageError
-from sweet_rl.flags import no_flag
+from sweet_rl.flags import group, no_flag
 from sweet_rl.types import (
     NO_ANSWER,
     Compat,
@@ -232,10 +232,8 @@ class QuestionGameEnv:
         return reply.content
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Options of question games")
 class QuestionOptions(Options):
-    """Options of question games."""
-
     reads_json: bool = no_flag(False)
 
 

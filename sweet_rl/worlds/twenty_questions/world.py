@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any, ClassVar, Final
 
 from sweet_rl.contracts import Env, User
-from sweet_rl.flags import no_flag
+from sweet_rl.flags import group, no_flag
 from sweet_rl.prompts import fill, load_prompt
 from sweet_rl.worlds.base import Rows
 from sweet_rl.worlds.options import Answers, Archer, TaskLists
@@ -158,10 +158,8 @@ class TwentyQuestions(QuestionGame):
         return lambda: TwentyQuestionsEnv(oracle, **rules)
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("As `QuestionOptions`")
 class TenWordsOptions(QuestionOptions):
-    """As `QuestionOptions`."""
-
     reads_json: bool = no_flag(True)
 
 

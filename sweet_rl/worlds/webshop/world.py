@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 from sweet_rl.cli.stage import StageEntry
 from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import DataError, EpisodeError, UsageError, no_such
-from sweet_rl.flags import flag, no_flag
+from sweet_rl.flags import flag, group, no_flag
 from sweet_rl.prompts import load_prompt
 from sweet_rl.types import Json, Message, Observation, StepResult, StopReason, Task
 from sweet_rl.worlds.base import Rows, World, no_agent
@@ -253,10 +253,8 @@ def webshop_tasks(
     return rows
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Options of WebShop; as many sessions as are learned from are measured on, from `webshop_upper` on")
 class WebShopOptions(Options):
-    """Options of WebShop; as many sessions as are learned from are measured on, from `webshop_upper` on."""
-
     place: str | None = flag(
         None, "the address of a shop's server; default: the embedded shop.", aliases=("game_place",)
     )
