@@ -17,12 +17,13 @@ import signal
 import struct
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, ClassVar, Self
 
-from sweet_rl.browsers.assets import FONTS, Asset, asset_for
-from sweet_rl.browsers.page import Box, Color, RenderedPage, RenderFailed, RenderSettings
+from sweet_rl.browsers.assets import FONTS, asset_for
+from sweet_rl.browsers.page import Box, RenderedPage, RenderFailed, RenderSettings
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.types import Failure, Json
 
@@ -315,89 +316,83 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-class Problems:
-    """What a page tried and was not given, each once, not without end."""
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What a request is given. 204, "no content": what is shown stays, where a failure would show the browser's own page."""
 
-    def __init__(self) -> None:
-        self._found: dict[str, None] = {}
-
-    def add(self, problem: str) -> None:
-        """Note one; after `MAX_PROBLEMS` the rest are left out."""
-        if len(self._found) < MAX_PROBLEMS:
-            self._found[problem[:300]] = None
-
-    def sorted(self) -> tuple[str, ...]:
-        """All of them, in an order that does not depend on which request was first."""
-        return tuple(sorted(self._found))
+    status: int = 204
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
 
 
-def page_headers(settings: RenderSettings) -> dict[str, str]:
-    """The headers that a page is served with: the browser itself then holds it in a box.
+class Page:
+    """One page on its way: what its requests are given, what it tried in vain, what was measured of it."""
 
-    `sandbox` forbids scripts, popups, forms, downloads, dialogues, `<meta refresh>`, storage and service
-    workers.
-    """
-    policy = "sandbox allow-scripts" if settings.allow_scripts else "sandbox"
-    if settings.network == "none":
-        policy += "; connect-src 'none'; worker-src 'none'; object-src 'none'; webrtc 'block'"
-    own = {"Content-Security-Policy": policy, "X-DNS-Prefetch-Control": "off", "Cache-Control": "no-store"}
-    return {"Content-Type": "text/html; charset=utf-8"} | own
+    def __init__(self, settings: RenderSettings, html: str) -> None:
+        self.settings, self.html = settings, html
+        self.served = False
+        self._problems: dict[str, None] = {}
+        self._boxes: list[Json] = []
 
+    def note(self, problem: str) -> None:
+        """Note once what it was not given, or what was done to it; without end is none noted."""
+        if len(self._problems) < MAX_PROBLEMS:
+            self._problems[problem[:300]] = None
 
-def asset_headers(asset: Asset) -> dict[str, str]:
-    """The headers that an asset is served with."""
-    return {
-        "Content-Type": asset.content_type,
-        "Access-Control-Allow-Origin": "*",
-        "Cache-Control": "no-store",
-    }
+    def respond(self, url: str, *, main: bool, document: bool) -> Response | None:
+        """The page itself, where its window asks for it for the first time; an asset; or nothing (None: it fails).
 
+        The headers of a page make the browser itself hold it in a box. `sandbox` forbids scripts, popups, forms,
+        downloads, dialogues, `<meta refresh>`, storage and service workers.
+        """
+        if main and not self.served and url == PAGE_URL:
+            self.served = True
+            policy = "sandbox allow-scripts" if self.settings.allow_scripts else "sandbox"
+            if self.settings.network == "none":
+                policy += "; connect-src 'none'; worker-src 'none'; object-src 'none'; webrtc 'block'"
+            headers = {"Content-Security-Policy": policy, "X-DNS-Prefetch-Control": "off"}
+            headers |= {"Content-Type": "text/html; charset=utf-8", "Cache-Control": "no-store"}
+            return Response(200, headers, self.html.encode())
+        asset = None
+        if main:
+            self.note(f"blocked navigation to {url}")
+        elif asset := asset_for(url, None if self.settings.allow_scripts else self.html or None):
+            if asset.note:
+                self.note(asset.note)
+            headers = {"Content-Type": asset.content_type, "Access-Control-Allow-Origin": "*"}
+            return Response(200, headers | {"Cache-Control": "no-store"}, asset.body)
+        else:
+            self.note(f"blocked {url}")
+        return Response() if document else None
 
-def find_asset(url: str, page: str | None, problems: Problems) -> Asset | None:
-    """What the address gives without network; noted where that is nothing, or something else."""
-    asset = asset_for(url, page)
-    if asset is None:
-        problems.add(f"blocked {url}")
-    elif asset.note:
-        problems.add(asset.note)
-    return asset
+    def measured(self, text: Json) -> int:
+        """Take in what `measure.js` says; how high the picture is to be, in pixels."""
+        if not isinstance(text, str):
+            raise RenderFailed(Failure("empty", "the page could not be measured"))
+        found = json.loads(text)
+        self._boxes, height, most = found["boxes"], max(int(found["height"]), 1), self.settings.max_height
+        if height > most:
+            self.note(f"cut at {most} pixels of {height}")
+        return min(height, most)
 
+    def drawn(self, png: str) -> RenderedPage:
+        """The page from what the browser sent: the picture in base64, and the boxes within the picture.
 
-def parse_measured(text: Json, settings: RenderSettings, problems: Problems) -> tuple[Json, int]:
-    """What `measure.js` says, and how high the picture is to be, in pixels."""
-    if not isinstance(text, str):
-        raise RenderFailed(Failure("empty", "the page could not be measured"))
-    measured = json.loads(text)
-    height = max(int(measured["height"]), 1)
-    if height > settings.max_height:
-        problems.add(f"cut at {settings.max_height} pixels of {height}")
-    return measured, min(height, settings.max_height)
-
-
-def rendered(png: str, measured: Json, problems: Problems) -> RenderedPage:
-    """The page from what the browser sent: the picture in base64, and the boxes within the picture.
-
-    A box that has lost its parent to the cut is given the parent's parent.
-    """
-    image = base64.b64decode(png)
-    if not image.startswith(b"\x89PNG") or len(image) < 24:
-        raise RenderFailed(Failure("empty", f"the browser gave {len(image)} bytes that are no picture"))
-    width, height = struct.unpack(">2I", image[16:24])
-    places: dict[int, int | None] = {}
-    boxes: list[Box] = []
-    for index, (tag, x, y, wide, tall, text, color, background, font, weight, parent) in enumerate(
-        measured["boxes"]
-    ):
-        above = None if parent is None else places[parent]
-        places[index] = above if y >= height else len(boxes)
-        if y < height:
-            fill = None if background is None else _color(background)
-            boxes.append(Box(tag, x, y, wide, tall, text, _color(color), fill, font, weight, above))
-    if len(measured["boxes"]) >= MAX_BOXES:
-        problems.add(f"only the first {MAX_BOXES} elements have boxes")
-    return RenderedPage(image, width, height, tuple(boxes), problems.sorted())
-
-
-def _color(channels: Json) -> Color:
-    red, green, blue = (int(channel) for channel in channels)
-    return red, green, blue
+        A box that has lost its parent to the cut is given the parent's parent. Problems are in an order that does not
+        depend on which request was first.
+        """
+        image = base64.b64decode(png)
+        if not image.startswith(b"\x89PNG") or len(image) < 24:
+            raise RenderFailed(Failure("empty", f"the browser gave {len(image)} bytes that are no picture"))
+        width, height = struct.unpack(">2I", image[16:24])
+        places: dict[int, int | None] = {}
+        boxes: list[Box] = []
+        for index, (tag, x, y, wide, tall, text, *colors, font, weight, parent) in enumerate(self._boxes):
+            above = None if parent is None else places[parent]
+            places[index] = above if y >= height else len(boxes)
+            if y < height:
+                ink, ground = (one and tuple(map(int, one)) for one in colors)
+                boxes.append(Box(tag, x, y, wide, tall, text, ink, ground, font, weight, above))
+        if len(self._boxes) >= MAX_BOXES:
+            self.note(f"only the first {MAX_BOXES} elements have boxes")
+        return RenderedPage(image, width, height, tuple(boxes), tuple(sorted(self._problems)))

@@ -15,9 +15,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweet_rl.browsers import browser as common
 from sweet_rl.browsers.assets import FONTS
-from sweet_rl.browsers.browser import CLOSED, Browser, BrowserGone, CommandFailed, Wire
+from sweet_rl.browsers.browser import (
+    CLOSED,
+    PAGE_URL,
+    Browser,
+    BrowserGone,
+    CommandFailed,
+    Page,
+    Response,
+    Wire,
+)
 from sweet_rl.browsers.page import RenderedPage, RenderFailed, RenderSettings
 from sweet_rl.types import Failure, Json
 
@@ -126,15 +134,14 @@ async def _open(wire: Wire, settings: RenderSettings) -> _Window:
     return _Window(context, target, session)
 
 
-class _Page:
-    """One page on its way."""
+class _Page(Page):
+    """One page in its window."""
 
     def __init__(self, browser: Chromium, window: _Window, html: str) -> None:
-        self.wire, self.settings, self.script = browser.wire, browser.settings, browser.script
+        super().__init__(browser.settings, html)
+        self.wire, self.script = browser.wire, browser.script
         self.session, self.target = window.session, window.target
-        self.html = html
-        self.problems = common.Problems()
-        self.served = self.crashed = False
+        self.crashed = False
         self.loaded: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
         self.pending: asyncio.Future[Json] | None = None
 
@@ -142,11 +149,11 @@ class _Page:
         """From an empty window to the picture."""
         self.wire.handlers[self.session] = self.on_event
         try:
-            went = await self._send("Page.navigate", url=common.PAGE_URL)
+            went = await self._send("Page.navigate", url=PAGE_URL)
             if went.get("errorText"):
                 raise RenderFailed(Failure("navigation", went["errorText"]))
             await self._until(self.loaded)
-            measured, height = common.parse_measured(await self._measure(), self.settings, self.problems)
+            height = self.measured(await self._measure())
             shot = await self._send(
                 "Page.captureScreenshot",
                 format="png",
@@ -156,7 +163,7 @@ class _Page:
         except CommandFailed as error:
             self.check()
             raise RenderFailed(Failure("navigation", str(error)[:300])) from error
-        return common.rendered(shot.get("data", ""), measured, self.problems)
+        return self.drawn(shot.get("data", ""))
 
     def check(self) -> None:
         """Raise the cause of a refused command, if the page's process has died."""
@@ -175,7 +182,7 @@ class _Page:
             if self.pending is not None and not self.pending.done():
                 self.pending.set_exception(BrowserGone("the page's process has ended"))
         elif method == "Log.entryAdded" and "load local resource" in params["entry"].get("text", ""):
-            self.problems.add(f"blocked {params['entry']['text'].split()[-1]}")
+            self.note(f"blocked {params['entry']['text'].split()[-1]}")
 
     async def _measure(self) -> Json:
         frame = (await self._send("Page.getFrameTree"))["frameTree"]["frame"]["id"]
@@ -196,37 +203,25 @@ class _Page:
         request, url = params["requestId"], params["request"]["url"]
         document = params.get("resourceType") == "Document"
         main = document and params.get("frameId") == self.target
-        if main and not self.served and url == common.PAGE_URL:
-            self.served = True
-            self._fulfill(request, common.page_headers(self.settings), self.html.encode())
-            return
-        late = not self.served  # from the page before, in this window: refused, and not this one's problem
-        if self.settings.network == "allow" and not main and not late:
+        if not self.served and not (main and url == PAGE_URL):
+            # from the page before, in this window: refused, and not this one's problem
+            response = Response() if document else None
+        elif self.settings.network == "allow" and self.served and not main:
             self._later("Fetch.continueRequest", requestId=request)
             return
-        if url == f"{common.PAGE_URL}favicon.ico":  # the browser's own idea, not the page's
-            self._later("Fetch.failRequest", requestId=request, errorReason="BlockedByClient")
-            return
-        page = None if self.settings.allow_scripts else self.html
-        asset = None if main or late else common.find_asset(url, page, self.problems)
-        if asset is not None:
-            self._fulfill(request, common.asset_headers(asset), asset.body)
-            return
-        if main and not late:
-            self.problems.add(f"blocked navigation to {url}")
-        if document:  # "no content": what is shown stays, where a failure would show the browser's own page
-            self._later("Fetch.fulfillRequest", requestId=request, responseCode=204)
+        elif url == f"{PAGE_URL}favicon.ico":  # the browser's own idea, not the page's
+            response = None
         else:
+            response = self.respond(url, main=main, document=document)
+        if response is None:
             self._later("Fetch.failRequest", requestId=request, errorReason="BlockedByClient")
-
-    def _fulfill(self, request: str, headers: dict[str, str], body: bytes) -> None:
-        self._later(
-            "Fetch.fulfillRequest",
-            requestId=request,
-            responseCode=200,
-            responseHeaders=[{"name": name, "value": value} for name, value in headers.items()],
-            body=base64.b64encode(body).decode(),
-        )
+            return
+        content: dict[str, Json] = {"responseCode": response.status}
+        if response.status == 200:
+            headers = response.headers.items()
+            content["responseHeaders"] = [{"name": name, "value": value} for name, value in headers]
+            content["body"] = base64.b64encode(response.body).decode()
+        self._later("Fetch.fulfillRequest", requestId=request, **content)
 
     def _later(self, method: str, **params: Json) -> None:
         self.wire.send(method, self.session, **params)

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from sweet_rl.browsers import browser as common
 from sweet_rl.browsers.assets import FONTS
-from sweet_rl.browsers.browser import Browser, BrowserGone, CommandFailed
+from sweet_rl.browsers.browser import PAGE_URL, Browser, BrowserGone, CommandFailed, Page
 from sweet_rl.browsers.page import RenderedPage, RenderFailed, RenderSettings
 from sweet_rl.types import Failure, Json
 
@@ -93,55 +92,40 @@ class Firefox(Browser):
         """One request: a page itself, an asset, or nothing."""
         if not params["isBlocked"]:
             return
-        wire, settings = self.wire, self.settings
         request, url = params["request"]["request"], params["request"]["url"]
         tab = self._tabs.get(params["context"] or "")
-        main = tab is not None and params.get("navigation") is not None
-        if tab is not None and main and not tab.served and url == common.PAGE_URL:
-            tab.served = True
-            self._provide(request, common.page_headers(settings), tab.html.encode())
-            return
+        document = params.get("navigation") is not None
+        main = tab is not None and document
         own = url.startswith(("data:", "blob:", "about:", "resource:", "chrome:"))  # nothing that is fetched
-        if (own or settings.network == "allow") and not main:
-            wire.send("network.continueRequest", request=request)
+        if (own or self.settings.network == "allow") and not main:
+            self.wire.send("network.continueRequest", request=request)
             return
-        owner = tab  # of a frame: its page, if only one page is on its way
-        if tab is None and len(self._tabs) == 1:
-            (owner,) = self._tabs.values()
-        problems = owner.problems if owner is not None else common.Problems()
-        if main:
-            problems.add(f"blocked navigation to {url}")
-        page = tab.html if tab is not None and not settings.allow_scripts else None
-        asset = None if main else common.find_asset(url, page, problems)
-        if asset is None and params.get("navigation") is not None:  # "no content": what is shown stays
-            wire.send("network.provideResponse", request=request, statusCode=204, reasonPhrase="No Content")
-        elif asset is None:
-            wire.send("network.failRequest", request=request)
-        else:
-            self._provide(request, common.asset_headers(asset), asset.body)
-
-    def _provide(self, request: str, headers: dict[str, str], body: bytes) -> None:
-        self.wire.send(
-            "network.provideResponse",
-            request=request,
-            statusCode=200,
-            reasonPhrase="OK",
-            headers=[
-                {"name": name, "value": {"type": "string", "value": value}} for name, value in headers.items()
-            ],
-            body={"type": "base64", "value": base64.b64encode(body).decode()},
-        )
+        if tab is None:  # of a frame: of its page, if only one page is on its way
+            tab = next(iter(self._tabs.values())) if len(self._tabs) == 1 else _Tab(self, "")
+        response = tab.respond(url, main=main, document=document)
+        if response is None:
+            self.wire.send("network.failRequest", request=request)
+            return
+        content: dict[str, Json] = {"statusCode": response.status, "reasonPhrase": "No Content"}
+        if response.status == 200:
+            headers = response.headers.items()
+            content = {
+                **{"statusCode": 200, "reasonPhrase": "OK"},
+                "headers": [
+                    {"name": name, "value": {"type": "string", "value": value}} for name, value in headers
+                ],
+                "body": {"type": "base64", "value": base64.b64encode(response.body).decode()},
+            }
+        self.wire.send("network.provideResponse", request=request, **content)
 
 
-class _Tab:
-    """One page on its way."""
+class _Tab(Page):
+    """One page in its tab."""
 
     def __init__(self, browser: Firefox, html: str) -> None:
-        self.wire, self.settings = browser.wire, browser.settings
-        self.html, self.script = html, browser.script
-        self.problems = common.Problems()
-        self.context = ""
-        self.served = self.destroyed = False
+        super().__init__(browser.settings, html)
+        self.wire, self.script = browser.wire, browser.script
+        self.context, self.destroyed = "", False
 
     async def render(self, context: str) -> RenderedPage:
         """From an empty tab to the picture."""
@@ -151,12 +135,8 @@ class _Tab:
         await self.wire.send(
             "browsingContext.setViewport", context=context, viewport=size, devicePixelRatio=1.0
         )
-        await self.wire.send(
-            "browsingContext.navigate", context=context, url=common.PAGE_URL, wait="complete"
-        )
-        measured, height = common.parse_measured(
-            await self._evaluate(self.script), self.settings, self.problems
-        )
+        await self.wire.send("browsingContext.navigate", context=context, url=PAGE_URL, wait="complete")
+        height = self.measured(await self._evaluate(self.script))
         higher = height > window.height
         if higher:  # where `html` is lower than `body`, Firefox would leave out the rest
             style = f"document.documentElement.style.setProperty('min-height', '{height}px', 'important')"
@@ -167,7 +147,7 @@ class _Tab:
             origin="document" if higher else "viewport",
             clip={"type": "box", "x": 0, "y": 0, "width": window.width, "height": height},
         )
-        return common.rendered(shot.get("data", ""), measured, self.problems)
+        return self.drawn(shot.get("data", ""))
 
     async def _evaluate(self, expression: str) -> Json:
         found = await self.wire.send(

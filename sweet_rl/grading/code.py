@@ -117,28 +117,8 @@ class CodeGrader:
     def reference_outputs(self, tasks: Iterable[Task]) -> dict[str, Reference]:
         """What the reference functions give for their tests, by `task_id`; each function run once."""
         tasks = list(tasks)
-        batches = list(self._unknown(tasks))
-        for batch, values in zip(batches, self._sandbox.run(map(self._reference_job, batches)), strict=True):
-            self._learn(batch, values)
+        deque(self.grade_in({"fixed"}, [Trajectory(task, (), None) for task in tasks]), maxlen=0)
         return {task.task_id: self._references[_key(task)] for task in tasks}
-
-    def _unknown(self, tasks: Iterable[Task]) -> Iterator[list[Task]]:
-        """Tasks whose references have not been run yet, as many at a time as share a child."""
-        missing = iter({_key(task): task for task in tasks if _key(task) not in self._references}.values())
-        while batch := list(itertools.islice(missing, _BATCH)):
-            yield batch
-
-    def _reference_job(self, batch: Sequence[Task]) -> Job:
-        for task in batch:
-            if (key := _key(task)) not in self._plans:
-                self._plans[key] = plan_of(task, self._sandbox)
-        plans = [self._plans[_key(task)] for task in batch]
-        return fixed_job(batch, plans, [task.ground_truth for task in batch])
-
-    def _learn(self, batch: Sequence[Task], results: Sequence[TestValue]) -> None:
-        plans = [self._plans[_key(task)] for task in batch]
-        for task, plan, values in zip(batch, plans, finished(plans, results), strict=True):
-            self._references[_key(task)] = Reference(values, why_not_gradable(task, plan, values))
 
     def grade_in(
         self, ways: Collection[str], trajectories: Iterable[Trajectory]
@@ -153,15 +133,21 @@ class CodeGrader:
     def _jobs(
         self, trajectories: Iterable[Trajectory], ways: Collection[str], begun: deque[_Begun]
     ) -> Iterator[Job]:
-        """What is to be run, references first; says in `begun` whose the results will be."""
-        asked: set[_Key] = set()
+        """What is to be run, references first, some in one child; says in `begun` whose the results will be."""
+        asked = set(self._references)
         left, needs_plan = iter(trajectories), ways != {"published"}
         while window := list(itertools.islice(left, _WINDOW)):
-            tasks = [one.task for one in window if _key(one.task) not in asked] if needs_plan else []
-            asked.update(map(_key, tasks))
-            for batch in self._unknown(tasks):
-                begun.append(_Begun(batch, {"reference": self._reference_job(batch)}))
-                yield from begun[-1].jobs.values()
+            new = {key: one.task for one in window if needs_plan and (key := _key(one.task)) not in asked}
+            asked.update(new)
+            missing = iter(new.values())
+            while batch := list(itertools.islice(missing, _BATCH)):
+                for task in batch:
+                    if (key := _key(task)) not in self._plans:
+                        self._plans[key] = plan_of(task, self._sandbox)
+                plans = [self._plans[_key(task)] for task in batch]
+                job = fixed_job(batch, plans, [task.ground_truth for task in batch])
+                begun.append(_Begun(batch, {"reference": job}))
+                yield job
             for trajectory in window:
                 plan = self._plans[_key(trajectory.task)] if needs_plan else Plan(())
                 begun.append(_Begun(trajectory, _jobs_of(trajectory, plan, ways)))
@@ -172,18 +158,21 @@ class CodeGrader:
         while begun and len(begun[0].results) == len(begun[0].jobs):
             first = begun.popleft()
             if not isinstance(first.what, Trajectory):
-                self._learn(first.what, first.results[0])
+                plans = [self._plans[_key(task)] for task in first.what]
+                outputs = finished(plans, first.results[0])
+                for task, plan, values in zip(first.what, plans, outputs, strict=True):
+                    self._references[_key(task)] = Reference(values, why_not_gradable(task, plan, values))
                 continue
-            values = dict(zip(first.jobs, first.results, strict=True))
+            found = dict(zip(first.jobs, first.results, strict=True))
             scores: dict[str, Score] = {}
             if ways != {"published"}:
-                fixed = lenient = self._fixed_score(first.what, values.get("fixed"))
-                if "lenient" in values:
-                    lenient = self._fixed_score(first.what, values["lenient"])
+                fixed = lenient = self._fixed_score(first.what, found.get("fixed"))
+                if "lenient" in found:
+                    lenient = self._fixed_score(first.what, found["lenient"])
                 better = (lenient.value or 0) > (fixed.value or 0)
                 scores = {"fixed": fixed, "lenient": lenient if better else fixed}
             if "published" in ways:
-                scores["published"] = _published_score(first.what, values.get("published"))
+                scores["published"] = _published_score(first.what, found.get("published"))
             yield scores
 
     def _fixed_score(self, trajectory: Trajectory, values: Sequence[TestValue] | None) -> Score:

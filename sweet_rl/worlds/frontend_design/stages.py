@@ -28,8 +28,13 @@ from sweet_rl.flags.shared import (
 )
 
 
+@group("How pages are checked")
+class PageFlags(RenderFlags, Continuing, Quiet):
+    pass
+
+
 @group("Which rows")
-class WebSightFlags(OutputPath, Source, RenderFlags, Continuing, Quiet):
+class WebSightFlags(OutputPath, Source, PageFlags):
     num_rows: int = flag(20_000, "rows of the source that are looked at, from the first on.", at_least=1)
     num_train: int = flag(10_000, "how many of them, from the first on, are for training.", at_least=0)
     validate: bool = flag(False, "render each page and drop those that do not render.")
@@ -66,10 +71,8 @@ def prepare_websight(flags: WebSightFlags, /) -> None:
     The smallest run: sweet-rl prepare_websight websight_tasks
     Without network: sweet-rl prepare_websight websight_tasks --source path/to/parquet_files
     """
-    import functools
     from pathlib import Path
 
-    from sweet_rl.browsers import open_renderer
     from sweet_rl.records import replace_rows
     from sweet_rl.worlds.frontend_design import websight
 
@@ -77,21 +80,11 @@ def prepare_websight(flags: WebSightFlags, /) -> None:
     if folder.is_file():
         raise UsageError(f"--output_path {flags.output_path!r} is a file; name a folder.")
     files = {name: folder / f"{name}.jsonl" for name in ("train", "test", "report")}
-    websight.refuse_to_overwrite(
-        list(files.values()), to_continue=flags.to_continue, overwrite=flags.overwrite
-    )
+    websight.refuse_to_overwrite(files.values(), flags)
     rows = websight.read_tasks(flags.source, flags.num_rows, quiet=flags.quiet)
     tracking.writes(folder, folder=True, continues=flags.to_continue)
     if flags.validate:
-        report = websight.check_rows(
-            rows,
-            functools.partial(open_renderer, flags.rendering()),
-            report_path=files["report"],
-            rendered_with=flags.rendered_with(),
-            at_once=4 * flags.browsers,
-            overwrite=flags.overwrite,
-            quiet=flags.quiet,
-        )
+        report = websight.check_rows(rows, flags, files["report"])
     else:
         report = [websight.unrendered(row) for row in rows]
         replace_rows(files["report"], report)
@@ -110,7 +103,7 @@ def prepare_websight(flags: WebSightFlags, /) -> None:
 
 
 @group("Inputs and outputs")
-class FilterFlags(SavedPath, TempPath, RenderFlags, Continuing, Quiet):
+class FilterFlags(SavedPath, TempPath, PageFlags):
     filtered_path: str = flag(REQUIRED, "the .jsonl file that the kept rows are written to.")
 
 
@@ -137,11 +130,9 @@ def filter_websites(flags: FilterFlags, /) -> None:
 
     The smallest run: sweet-rl filter_websites tasks.jsonl kept.jsonl
     """
-    import functools
     import os
     from pathlib import Path
 
-    from sweet_rl.browsers import open_renderer
     from sweet_rl.records import read_rows, replace_rows
     from sweet_rl.worlds.frontend_design import websight
 
@@ -153,9 +144,7 @@ def filter_websites(flags: FilterFlags, /) -> None:
     if filtered.is_dir():
         raise UsageError(f"--filtered_path {flags.filtered_path!r} is a folder; name a .jsonl file in it.")
     report_path = filtered.with_name(f"{filtered.stem}.report.jsonl")
-    websight.refuse_to_overwrite(
-        [filtered, report_path], to_continue=flags.to_continue, overwrite=flags.overwrite
-    )
+    websight.refuse_to_overwrite([filtered, report_path], flags)
     fields = ("problem_description", "ground_truth")
     rows = [
         websight.PageRow(f"line {line}", row, websight.require_text(row, fields))
@@ -166,16 +155,7 @@ def filter_websites(flags: FilterFlags, /) -> None:
         tracking.writes(path, continues=flags.to_continue)
     if flags.temp_path is not None:
         tracking.writes(flags.temp_path, folder=True, continues=flags.to_continue)
-    report = websight.check_rows(
-        rows,
-        functools.partial(open_renderer, flags.rendering()),
-        report_path=report_path,
-        rendered_with=flags.rendered_with(),
-        at_once=4 * flags.browsers,
-        pictures=None if flags.temp_path is None else Path(flags.temp_path),
-        overwrite=flags.overwrite,
-        quiet=flags.quiet,
-    )
+    report = websight.check_rows(rows, flags, report_path, flags.temp_path)
     kept = [dict(row.row) for row, verdict in zip(rows, report, strict=True) if verdict["reason"] is None]
     replace_rows(filtered, kept)
     print(f"{len(kept)} of {len(rows)} rows are in {flags.filtered_path}; the reasons are in {report_path}.")

@@ -10,19 +10,22 @@ import asyncio
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from sweet_rl.browsers.page import Renderer, RenderFailed, normalise_urls
+from sweet_rl import browsers
+from sweet_rl.browsers.page import RenderFailed, normalise_urls
 from sweet_rl.cli.progress import progress, run_until_stopped
 from sweet_rl.concurrency import for_each
 from sweet_rl.errors import DataError, UsageError, missing_package
 from sweet_rl.network import without_hub_if_silent
 from sweet_rl.records import Journal, read_rows, replace_file, replace_rows
 from sweet_rl.types import Json
+
+if TYPE_CHECKING:
+    from sweet_rl.worlds.frontend_design.stages import PageFlags
 
 HUB_DATASET = "HuggingFaceM4/WebSight"
 HUB_VERSION = "v0.2"
@@ -160,19 +163,12 @@ def require_text(row: Mapping[str, Json], fields: Sequence[str]) -> tuple[str, s
 
 
 def check_rows(
-    rows: Sequence[PageRow],
-    opener: Callable[[], AbstractAsyncContextManager[Renderer]],
-    *,
-    report_path: Path,
-    rendered_with: Mapping[str, Json],
-    at_once: int,
-    pictures: Path | None = None,
-    overwrite: bool = False,
-    quiet: bool = False,
+    rows: Sequence[PageRow], flags: PageFlags, report_path: Path, pictures: str | None = None
 ) -> list[dict[str, Json]]:
     """A verdict for each row, in their order; its `reason` is None where the row is kept. A stopped run goes
-    on from the report, with the verdicts that were `rendered_with` the same."""
-    with Journal(report_path, overwrite=overwrite) as journal:
+    on from the report, with the verdicts that were rendered with the same settings."""
+    rendered_with = flags.rendered_with()
+    with Journal(report_path, overwrite=flags.overwrite) as journal:
         verdicts = {
             str(row["page"]): row
             for _, row in journal.rows
@@ -189,17 +185,18 @@ def check_rows(
                 try:
                     rendered = await renderer.render(str(row.row["ground_truth"]))
                     if pictures is not None:
-                        await asyncio.to_thread(replace_file, pictures / f"{digest}.png", [rendered.image])
+                        path = Path(pictures) / f"{digest}.png"
+                        await asyncio.to_thread(replace_file, path, [rendered.image])
                 except RenderFailed as error:
                     reason, detail = error.failure.kind, error.failure.detail
                 verdict = {"where": row.where, "page": digest, "reason": reason, "detail": detail}
-                verdicts[digest] = verdict | {"rendered_with": dict(rendered_with)}
+                verdicts[digest] = verdict | {"rendered_with": rendered_with}
                 await journal.append_soon(verdicts[digest])
                 bar.update(reason not in _MAY_PASS or digest in again)
 
-            async with opener() as renderer:
-                with progress(done + len(todo), done, unit="page", quiet=quiet) as bar:
-                    await for_each(todo, check, at_once=at_once)
+            async with browsers.open_renderer(flags.rendering()) as renderer:
+                with progress(done + len(todo), done, unit="page", quiet=flags.quiet) as bar:
+                    await for_each(todo, check, at_once=4 * flags.browsers)
                     again.extend(digest for digest in todo if verdicts[digest]["reason"] in _MAY_PASS)
                     await for_each(again, check, at_once=1)
 
@@ -219,12 +216,12 @@ def unrendered(row: PageRow) -> dict[str, Json]:
     return {"where": row.where, "reason": reason, "detail": detail}
 
 
-def refuse_to_overwrite(paths: Sequence[Path], *, to_continue: bool, overwrite: bool) -> None:
+def refuse_to_overwrite(paths: Iterable[Path], flags: PageFlags) -> None:
     """Never change rows unless a flag allows it."""
-    if overwrite and to_continue:
+    if flags.overwrite and flags.to_continue:
         raise UsageError("--overwrite and --to_continue exclude each other.")
     there = [str(path) for path in paths if path.is_file() and path.stat().st_size]
-    if there and not (to_continue or overwrite):
+    if there and not (flags.to_continue or flags.overwrite):
         raise UsageError(
             f"{there[0]!r} exists. Pass --to_continue to finish it (pages that were rendered are "
             "not rendered again), --overwrite to start again, or choose another place."

@@ -45,6 +45,16 @@ class PageKind(StrEnum):
     DONE = "done"
 
 
+_NEEDED: Final[Mapping[PageKind, frozenset[str]]] = {
+    PageKind.START: frozenset({"Search"}),
+    PageKind.SEARCH: frozenset({"Back to Search"}),
+    PageKind.ITEM: frozenset({"Back to Search", "Buy Now"}),
+    PageKind.SUB: frozenset({"Back to Search", "< Prev"}),
+    PageKind.DONE: frozenset(),
+}
+"""The buttons that every page of a kind has."""
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
     """One page of a session. Parts that its kind has no use for are kept, so that "< Prev" finds its way.
@@ -65,18 +75,14 @@ class Address:
     @property
     def parts(self) -> tuple[str, ...]:
         """The parts of the path, as they read."""
-        chosen, page = str(dict(self.options)), str(self.page)
-        match self.kind:
-            case PageKind.START:
-                return (self.session,)
-            case PageKind.SEARCH:
-                return (self.kind, self.session, self.query, page)
-            case PageKind.ITEM:
-                return (self.kind, self.session, self.asin, self.query, page, chosen)
-            case PageKind.SUB:
-                return (self.kind, self.session, self.asin, self.query, page, self.subpage, chosen)
-            case PageKind.DONE:
-                return (self.kind, self.session, self.asin, chosen)
+        chosen, searched = str(dict(self.options)), (self.query, str(self.page))
+        return {
+            PageKind.START: (self.session,),
+            PageKind.SEARCH: (self.kind, self.session, *searched),
+            PageKind.ITEM: (self.kind, self.session, self.asin, *searched, chosen),
+            PageKind.SUB: (self.kind, self.session, self.asin, *searched, self.subpage, chosen),
+            PageKind.DONE: (self.kind, self.session, self.asin, chosen),
+        }[self.kind]
 
     @property
     def readable(self) -> str:
@@ -114,20 +120,11 @@ class OddPage(ValueError):
     """This is no page that a shop returns at this address; says what it lacks."""
 
 
-class NodeKind(StrEnum):
-    """The kind of a piece of text, by the element that contains it."""
-
-    BUTTON = "button"
-    LABEL = "label"
-    PRODUCT = "product"
-    TEXT = "text"
-
-
 class Node(NamedTuple):
-    """A visible piece of text between two tags or comments."""
+    """A visible piece of text between two tags or comments; `kind` is what contains it: button, label, product, text."""
 
     text: str
-    kind: NodeKind
+    kind: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +141,29 @@ class Page:
 
 
 def read_page(html: str, address: Address, *, published: bool = False) -> Page:
-    """Read a page that was fetched from `address`. One that is none of the shop's is refused, or, as
+    """Read a page that was fetched from `address`. One that lacks what every page of its kind has is refused, or, as
     published, read as it is."""
     nodes = visible_nodes(html)
-    page = _read_score(nodes, blank_counts=published) or _read_nodes(nodes, address, published=published)
-    if not published:
-        _check(page, address)
+    texts = [node.text for node in nodes if published or node.text.strip()]
+    if SCORE_PHRASE in texts:  # the last page, which says nothing but the score
+        said = "".join(texts[texts.index(SCORE_PHRASE) + 1 :][:1])
+        try:
+            score = float(said)
+        except ValueError:
+            score = math.nan
+        if not math.isfinite(score):
+            raise OddPage(f"the score is no finite number: {said!r}")
+        page = Page(f"{SCORE_PHRASE}: {said}", score=score)
+    else:
+        page = _read_nodes(nodes, address, published=published)
+    if published:
+        return page
+    if missing := sorted(_NEEDED[address.kind] - page.buttons):
+        raise OddPage(f"the button {missing[0]!r} is missing")
+    if address.kind is PageKind.START and shop_instruction(page.text) is None:
+        raise OddPage("there is no instruction")
+    if (address.kind is PageKind.DONE) != (page.score is not None):
+        raise OddPage(f"{SCORE_PHRASE!r} is missing" if page.score is None else "there is a score already")
     return page
 
 
@@ -165,21 +179,6 @@ def visible_nodes(html: str) -> list[Node]:
     return reader.nodes
 
 
-def _read_score(nodes: Sequence[Node], *, blank_counts: bool) -> Page | None:
-    """The last page, which says nothing but the score; None for every other one."""
-    texts = [node.text for node in nodes if blank_counts or node.text.strip()]
-    if SCORE_PHRASE not in texts:
-        return None
-    text = "".join(texts[texts.index(SCORE_PHRASE) + 1 :][:1])
-    try:
-        score = float(text)
-    except ValueError:
-        score = math.nan
-    if not math.isfinite(score):
-        raise OddPage(f"the score is no finite number: {text!r}")
-    return Page(f"{SCORE_PHRASE}: {text}", score=score)
-
-
 def _read_nodes(nodes: Sequence[Node], address: Address, *, published: bool) -> Page:
     pieces: list[str] = []
     buttons: set[str] = set()
@@ -187,27 +186,26 @@ def _read_nodes(nodes: Sequence[Node], address: Address, *, published: bool) -> 
     products: list[str] = []
     option_type = ""
     texts_left_out = 0 if address.kind is PageKind.START else 2  # the instruction, which the agent has seen
-    for node in nodes:
-        text = node.text
+    for text, kind in nodes:
         if not text.strip():
             continue
-        match node.kind:
-            case NodeKind.BUTTON:
+        match kind:
+            case "button":
                 buttons.add(text.strip())
                 pieces.append(f"\n[{text}] ")
-            case NodeKind.LABEL:
+            case "label":
                 options[text] = option_type
                 selected = address.options.get(option_type) == text
                 if published:  # so that values whose repr has double quotes never are
                     selected = f"'{text}'" in address.readable
                 pieces.append(f"[[{text}]]" if selected else f"[{text}]")
-            case NodeKind.PRODUCT:
+            case "product":
                 products.append(text)
                 if len(products) <= SHOWN_PRODUCTS:
                     pieces.append(f"\n[{text}] ")
                 else:
                     texts_left_out = 2  # its name and its price
-            case NodeKind.TEXT:
+            case _:
                 option_type = text
                 if texts_left_out:
                     texts_left_out -= 1
@@ -221,30 +219,7 @@ def _read_nodes(nodes: Sequence[Node], address: Address, *, published: bool) -> 
                 text = text.encode().decode("unicode_escape").encode("latin-1").decode()
         except UnicodeError as error:
             raise OddPage(f"its text cannot be decoded again: {error}") from None
-    return Page(
-        text=text,
-        buttons=frozenset(buttons),
-        options=options,
-        shown=tuple(products[:SHOWN_PRODUCTS]),
-        products=tuple(products),
-    )
-
-
-def _check(page: Page, address: Address) -> None:
-    """Hold a page to what every page of its kind has."""
-    needed = {
-        PageKind.START: {"Search"},
-        PageKind.SEARCH: {"Back to Search"},
-        PageKind.ITEM: {"Back to Search", "Buy Now"},
-        PageKind.SUB: {"Back to Search", "< Prev"},
-        PageKind.DONE: set(),
-    }[address.kind]
-    if missing := sorted(needed - page.buttons):
-        raise OddPage(f"the button {missing[0]!r} is missing")
-    if address.kind is PageKind.START and shop_instruction(page.text) is None:
-        raise OddPage("there is no instruction")
-    if (address.kind is PageKind.DONE) != (page.score is not None):
-        raise OddPage(f"{SCORE_PHRASE!r} is missing" if page.score is None else "there is a score already")
+    return Page(text, frozenset(buttons), options, tuple(products[:SHOWN_PRODUCTS]), tuple(products))
 
 
 class _NodeReader(HTMLParser):
@@ -253,7 +228,9 @@ class _NodeReader(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.nodes: list[Node] = []
-        self._open: list[tuple[str, NodeKind | None]] = []
+        self._open: list[
+            tuple[str, str]
+        ] = []  # tags, and the kind of what they contain; none of what is not seen
         self._text: list[str] = []
         self._unfinished = 0
 
@@ -266,16 +243,10 @@ class _NodeReader(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.end_node()
-        if tag in _VOID:
-            return
-        kind: NodeKind | None = NodeKind.TEXT
-        if tag in _UNSEEN:
-            kind = None
-        elif tag in {"button", "label"}:
-            kind = NodeKind(tag)
-        elif "product-link" in (dict(attrs).get("class") or "").split():
-            kind = NodeKind.PRODUCT
-        self._open.append((tag, kind))
+        if tag not in _VOID:
+            is_product = "product-link" in (dict(attrs).get("class") or "").split()
+            kind = tag if tag in {"button", "label"} else "product" if is_product else "text"
+            self._open.append((tag, "" if tag in _UNSEEN else kind))
 
     def handle_endtag(self, tag: str) -> None:
         self.end_node()
@@ -289,8 +260,8 @@ class _NodeReader(HTMLParser):
 
     def end_node(self, _: str = "") -> None:
         """Keep the text since the last tag or comment, if it can be seen."""
-        kind = self._open[-1][1] if self._open else NodeKind.TEXT
-        if self._text and kind is not None:
+        kind = self._open[-1][1] if self._open else "text"
+        if self._text and kind:
             self.nodes.append(Node("".join(self._text), kind))
         self._text.clear()
 

@@ -2,13 +2,14 @@
 
 import json
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from sweet_rl.errors import DataError, ServiceError, UsageError
 from sweet_rl.mini.frontend import pages as mini_web
 from sweet_rl.records import load_tasks_file
-from sweet_rl.worlds.frontend_design.stages import filter_websites, prepare_websight
+from sweet_rl.worlds.frontend_design.stages import FilterFlags, filter_websites, prepare_websight
 from sweet_rl.worlds.frontend_design.websight import (
     PageRow,
     check_rows,
@@ -18,8 +19,6 @@ from sweet_rl.worlds.frontend_design.websight import (
     task_row,
 )
 from tests.browsers.fake_renderer import FakeRenderer
-
-WITH = {"browser": "chromium"}
 
 
 def write(path, rows):
@@ -191,44 +190,47 @@ class TestFilter:
 
 
 class TestChecks:
-    def run(self, tmp_path, renderer, *numbers, **options):
-        rows = [PageRow(f"line {n}", task(n)) for n in numbers]
-        where = {"report_path": tmp_path / "r.jsonl", "rendered_with": WITH}
-        return check_rows(rows, lambda: renderer, **where, at_once=2, quiet=True, **options)
+    @pytest.fixture
+    def checked(self, tmp_path, monkeypatch):
+        """The reasons for these pages by this renderer, after what the report has of earlier runs."""
 
-    def test_pages_that_timed_out_are_tried_again_at_the_end_and_by_the_next_run_and_no_other(self, tmp_path):
+        def check(renderer, *numbers):
+            monkeypatch.setattr("sweet_rl.browsers.open_renderer", lambda settings: renderer)
+            rows = [PageRow(f"line {n}", task(n)) for n in numbers]
+            flags = FilterFlags(saved_path="t", filtered_path="k", quiet=True)
+            return [row["reason"] for row in check_rows(rows, flags, tmp_path / "r.jsonl")]
+
+        return check
+
+    def test_pages_that_timed_out_are_tried_again_at_the_end_and_by_the_next_run_and_no_other(self, checked):
         renderer = FakeRenderer(fails={"Page 1<": "timeout", "Page 2<": "too_large"})
-        report = self.run(tmp_path, renderer, 1, 2, 3)
-        assert [row["reason"] for row in report] == ["timeout", "too_large", None]
+        assert checked(renderer, 1, 2, 3) == ["timeout", "too_large", None]
         assert sorted(renderer.pages[:3]) == [page(1), page(2), page(3)]
         assert renderer.pages[3:] == [page(1)]
         assert renderer.closed
         renderer = FakeRenderer()
-        report = self.run(tmp_path, renderer, 1, 2, 3)
-        assert [row["reason"] for row in report] == [None, "too_large", None]
+        assert checked(renderer, 1, 2, 3) == [None, "too_large", None]
         assert renderer.pages == [page(1)]
 
-    def test_a_page_that_passes_the_second_time_is_kept(self, tmp_path):
+    def test_a_page_that_passes_the_second_time_is_kept(self, checked):
         class Busy(FakeRenderer):
             async def render(self, html):
                 self.fails = {} if html in self.pages else {"Page 1<": "timeout"}
                 return await super().render(html)
 
-        assert [row["reason"] for row in self.run(tmp_path, Busy(), 1, 2)] == [None, None]
+        assert checked(Busy(), 1, 2) == [None, None]
 
-    def test_equal_pages_are_rendered_once(self, tmp_path):
+    def test_equal_pages_are_rendered_once(self, checked):
         renderer = FakeRenderer(fails={"Page 1<": "empty"})
-        report = self.run(tmp_path, renderer, 1, 2, 1, 2)
-        assert [row["reason"] for row in report] == ["empty", None, "empty", None]
+        assert checked(renderer, 1, 2, 1, 2) == ["empty", None, "empty", None]
         assert len(renderer.pages) == 2
 
-    def test_an_error_that_a_person_must_mend_ends_the_run_and_loses_nothing(self, tmp_path):
-        renderer = FakeRenderer(raises={"Page 3<": ServiceError("no browser")})
+    def test_an_error_that_a_person_must_mend_ends_the_run_and_loses_nothing(self, checked):
         with pytest.raises(ServiceError, match="no browser"):
-            self.run(tmp_path, renderer, 1, 2, 3)
+            checked(FakeRenderer(raises={"Page 20<": ServiceError("no browser")}), *range(21))
         renderer = FakeRenderer()
-        assert len(self.run(tmp_path, renderer, 1, 2, 3)) == 3
-        assert page(3) in renderer.pages
+        assert len(checked(renderer, *range(21))) == 21
+        assert page(20) in renderer.pages
         assert page(1) not in renderer.pages
 
     def test_many_of_one_reason_are_counted_and_the_first_named(self, capsys):
@@ -286,11 +288,8 @@ class TestParquet:
         return str(path)
 
     def test_rows_and_their_places(self, arrow, tmp_path):
-        columns = {
-            "image": [b"x"] * 5,
-            "text": [page(n) for n in range(5)],
-            "llm_generated_idea": [*list("abcd"), None],
-        }
+        columns = {"text": [page(n) for n in range(5)], "llm_generated_idea": [*"abcd", None]}
+        columns["image"] = [b"x"] * 5
         rows = list(read_websight(self.file(tmp_path / "part.parquet", columns), 9))
         assert [row.where for row in rows] == [f"part.parquet, row {n}" for n in range(1, 6)]
         assert rows[1].row == {"llm_generated_idea": "b", "text": page(1)}
@@ -328,12 +327,6 @@ def test_without_the_package_the_message_has_the_line_that_installs_it(
 
 
 class TestHub:
-    def fake(self, monkeypatch, load):
-        class Datasets:
-            load_dataset = staticmethod(load)
-
-        monkeypatch.setitem(sys.modules, "datasets", Datasets)
-
     def test_the_second_version_is_streamed_and_only_as_far_as_needed(self, monkeypatch):
         asked, given = [], []
 
@@ -351,21 +344,19 @@ class TestHub:
             asked.append((args, options))
             return Stream()
 
-        self.fake(monkeypatch, load)
+        monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load))
         rows = list(read_websight("HuggingFaceM4/WebSight", 3))
         assert [row.where for row in rows] == ["row 1", "row 2", "row 3"]
         assert given == [0, 1, 2]
-        assert asked == [
-            (("HuggingFaceM4/WebSight", "v0.2"), {"split": "train", "streaming": True}),
-            ["llm_generated_idea", "text"],
-        ]
+        loaded = ("HuggingFaceM4/WebSight", "v0.2"), {"split": "train", "streaming": True}
+        assert asked == [loaded, ["llm_generated_idea", "text"]]
 
     @pytest.mark.parametrize("error", [ConnectionError("no route"), ValueError("no config v0.2")])
     def test_what_goes_wrong_comes_with_the_command_to_run_elsewhere(self, monkeypatch, error):
         def load(*args, **options):
             raise error
 
-        self.fake(monkeypatch, load)
+        monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load))
         with pytest.raises(UsageError, match=r"hf download HuggingFaceM4/WebSight .*v0\.2") as caught:
             list(read_websight("HuggingFaceM4/WebSight", 3))
         assert str(error) in str(caught.value)
