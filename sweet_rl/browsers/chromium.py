@@ -16,16 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweet_rl.browsers.assets import FONTS
-from sweet_rl.browsers.browser import (
-    CLOSED,
-    PAGE_URL,
-    Browser,
-    BrowserGone,
-    CommandFailed,
-    Page,
-    Response,
-    Wire,
-)
+from sweet_rl.browsers.browser import CLOSED, PAGE_URL, Browser, BrowserGone, CommandFailed, Page, Response
 from sweet_rl.browsers.page import RenderedPage, RenderFailed, RenderSettings
 from sweet_rl.types import Failure, Json
 
@@ -64,12 +55,12 @@ class Chromium(Browser):
     async def render(self, html: str) -> RenderedPage:
         """Render one page in a window of its own; raises what the contract names."""
         window: _Window | None = None
-        rendered = False
+        may_be_reused = False
         try:
             async with asyncio.timeout(self.settings.page_timeout_s):
                 window = await self._window()
                 page = await _Page(self, window, html).render()
-                rendered = True
+                may_be_reused = not self.settings.allow_scripts  # without them a page leaves nothing behind
                 return page
         except TimeoutError:
             if window is None:
@@ -78,8 +69,11 @@ class Chromium(Browser):
                 await self.end_page("Target.disposeBrowserContext", browserContextId=window.context)
             raise
         finally:
-            if window is not None:
-                self._leave(window, clean=rendered)
+            if window is not None and may_be_reused:
+                self._idle.append(window)
+            elif window is not None:
+                self.wire.handlers.pop(window.session, None)
+                self.wire.send("Target.disposeBrowserContext", browserContextId=window.context)
 
     async def _window(self) -> _Window:
         """An empty window: one that is free, or a new one in a context of its own.
@@ -91,15 +85,24 @@ class Chromium(Browser):
             window = self._idle.pop()
             await self.wire.send("Page.setDocumentContent", window.session, frameId=window.target, html="")
             return window
-        return await _open(self.wire, self.settings)
-
-    def _leave(self, window: _Window, *, clean: bool) -> None:
-        """Without scripts a page leaves nothing behind, and the next one may have its window."""
-        if clean and not self.settings.allow_scripts:
-            self._idle.append(window)
-            return
-        self.wire.handlers.pop(window.session, None)
-        self.wire.send("Target.disposeBrowserContext", browserContextId=window.context)
+        wire, settings = self.wire, self.settings
+        size: dict[str, Json] = {"width": settings.viewport.width, "height": settings.viewport.height}
+        context = (await wire.send("Target.createBrowserContext", disposeOnDetach=True))["browserContextId"]
+        opened = await wire.send(
+            "Target.createTarget", url="about:blank", browserContextId=context, newWindow=True, **size
+        )
+        target = opened["targetId"]
+        session = (await wire.send("Target.attachToTarget", targetId=target, flatten=True))["sessionId"]
+        kind = {} if settings.network == "none" else {"resourceType": "Document"}
+        commands: dict[str, Json] = {
+            **{"Page.enable": {}, "Log.enable": {}, "Inspector.enable": {}},
+            "Emulation.setDeviceMetricsOverride": {**size, "deviceScaleFactor": 1, "mobile": False},
+            "Emulation.setScriptExecutionDisabled": {"value": not settings.allow_scripts},
+            "Fetch.enable": {"patterns": [{"urlPattern": "*", **kind}]},
+        }
+        # Awaited, because a page that is quicker than these would be loaded before we listen.
+        await asyncio.gather(*(wire.send(method, session, **params) for method, params in commands.items()))
+        return _Window(context, target, session)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,29 +112,6 @@ class _Window:
     context: str
     target: str
     session: str
-
-
-async def _open(wire: Wire, settings: RenderSettings) -> _Window:
-    """A new window, ready for pages."""
-    size: dict[str, Json] = {"width": settings.viewport.width, "height": settings.viewport.height}
-    context = (await wire.send("Target.createBrowserContext", disposeOnDetach=True))["browserContextId"]
-    opened = await wire.send(
-        "Target.createTarget", url="about:blank", browserContextId=context, newWindow=True, **size
-    )
-    target = opened["targetId"]
-    session = (await wire.send("Target.attachToTarget", targetId=target, flatten=True))["sessionId"]
-    kind = {} if settings.network == "none" else {"resourceType": "Document"}
-    commands: list[tuple[str, Json]] = [
-        ("Page.enable", {}),
-        ("Log.enable", {}),
-        ("Inspector.enable", {}),
-        ("Emulation.setDeviceMetricsOverride", {**size, "deviceScaleFactor": 1, "mobile": False}),
-        ("Emulation.setScriptExecutionDisabled", {"value": not settings.allow_scripts}),
-        ("Fetch.enable", {"patterns": [{"urlPattern": "*", **kind}]}),
-    ]
-    # Awaited, because a page that is quicker than these would be loaded before we listen.
-    await asyncio.gather(*(wire.send(method, session, **params) for method, params in commands))
-    return _Window(context, target, session)
 
 
 class _Page(Page):
@@ -153,7 +133,18 @@ class _Page(Page):
             if went.get("errorText"):
                 raise RenderFailed(Failure("navigation", went["errorText"]))
             await self._until(self.loaded)
-            height = self.measured(await self._measure())
+            frame = (await self._send("Page.getFrameTree"))["frameTree"]["frame"]["id"]
+            world = await self._send("Page.createIsolatedWorld", frameId=frame, worldName="sweet_rl")
+            found = await self._send(
+                "Runtime.evaluate",
+                expression=self.script,
+                contextId=world["executionContextId"],
+                awaitPromise=True,
+                returnByValue=True,
+            )
+            if "exceptionDetails" in found:
+                raise RenderFailed(Failure("empty", str(found["exceptionDetails"].get("exception"))[:300]))
+            height = self.measured(found["result"].get("value"))
             shot = await self._send(
                 "Page.captureScreenshot",
                 format="png",
@@ -183,20 +174,6 @@ class _Page(Page):
                 self.pending.set_exception(BrowserGone("the page's process has ended"))
         elif method == "Log.entryAdded" and "load local resource" in params["entry"].get("text", ""):
             self.note(f"blocked {params['entry']['text'].split()[-1]}")
-
-    async def _measure(self) -> Json:
-        frame = (await self._send("Page.getFrameTree"))["frameTree"]["frame"]["id"]
-        world = await self._send("Page.createIsolatedWorld", frameId=frame, worldName="sweet_rl")
-        found = await self._send(
-            "Runtime.evaluate",
-            expression=self.script,
-            contextId=world["executionContextId"],
-            awaitPromise=True,
-            returnByValue=True,
-        )
-        if "exceptionDetails" in found:
-            raise RenderFailed(Failure("empty", str(found["exceptionDetails"].get("exception"))[:300]))
-        return found["result"].get("value")
 
     def _answer(self, params: Json) -> None:
         """One request of the page: itself, an asset, or nothing."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import hashlib
 import json
@@ -174,22 +175,18 @@ class RenderService:
         """Render a page, with a second try if its browser dies."""
         async with self._places:
             try:
-                return await self._limited(min(self._seats, key=lambda seat: seat.in_flight), html)
-            except BrowserGone:
+                with contextlib.suppress(BrowserGone):
+                    return await min(self._seats, key=lambda seat: seat.in_flight).render(html)
                 alone = self._new_seat()
-            try:
-                return await self._limited(alone, html)
+                try:
+                    return await alone.render(html)
+                finally:
+                    await alone.close()
             except BrowserGone as error:
                 raise RenderFailed(Failure("crash", f"{error}, twice", attempts=2)) from error
-            finally:
-                await alone.close()
-
-    async def _limited(self, seat: Seat, html: str) -> RenderedPage:
-        try:
-            return await seat.render(html)
-        except TimeoutError:
-            limit = f"the page took more than {self.settings.page_timeout_s:g} s"
-            raise RenderFailed(Failure("timeout", limit)) from None
+            except TimeoutError:
+                limit = f"the page took more than {self.settings.page_timeout_s:g} s"
+                raise RenderFailed(Failure("timeout", limit)) from None
 
 
 def _version_of(program: str) -> str:

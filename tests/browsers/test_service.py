@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import subprocess
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -190,25 +191,22 @@ def test_a_process_that_ends_while_it_is_looked_at_is_no_error(monkeypatch):
         assert not Path(f"/proc/{child.pid}").exists()
 
 
-def with_wire(work):
-    """Do `work` with a wire, what it wrote, and a way to write to it."""
-
-    async def main():
-        (theirs, ours), (mine, yours) = os.pipe(), os.pipe()
-        wire = Wire()
-        await wire.connect(os.fdopen(mine, "rb", 0), os.fdopen(ours, "wb", 0))
-        try:
-            return await work(wire, lambda: os.read(theirs, 65_536), yours)
-        finally:
-            wire.close()
-            os.close(theirs)
-
-    return asyncio.run(main())
+@asynccontextmanager
+async def connected():
+    """A wire, what it wrote, and a way to write to it."""
+    (theirs, ours), (mine, yours) = os.pipe(), os.pipe()
+    wire = Wire()
+    await wire.connect(os.fdopen(mine, "rb", 0), os.fdopen(ours, "wb", 0))
+    try:
+        yield wire, lambda: os.read(theirs, 65_536), yours
+    finally:
+        wire.close()
+        os.close(theirs)
 
 
-def test_answers_find_their_commands_and_events_their_session():
-    async def work(wire, sent, end):
-        events = []
+async def test_answers_find_their_commands_and_events_their_session():
+    events = []
+    async with connected() as (wire, sent, end):
         wire.handlers[""] = lambda *event: events.append(event)
         wire.handlers["s"] = lambda *event: events.append(("s", *event))
         first, second = wire.send("A.do", x=1), wire.send("B.do", "s")
@@ -230,28 +228,24 @@ def test_answers_find_their_commands_and_events_their_session():
             await asyncio.sleep(0.001)
         os.close(end)
         assert (await second, await first) == ({"b": 2}, {"a": "é" * 50_000})
-        return events
-
-    assert with_wire(work)[:2] == [("E", {"n": 1}), ("s", "F", {})]
+    assert events[:2] == [("E", {"n": 1}), ("s", "F", {})]
 
 
 @pytest.mark.parametrize(
     "error",
     [{"error": {"code": 1, "message": "no such frame"}}, {"error": "bad", "message": "no such frame"}],
 )
-def test_a_refused_command_says_why(error):
-    async def work(wire, sent, end):
+async def test_a_refused_command_says_why(error):
+    async with connected() as (wire, _, end):
         answer = wire.send("A.do")
         os.write(end, json.dumps({"id": 1, **error}).encode() + b"\0")
         os.close(end)
         with pytest.raises(CommandFailed, match="no such frame"):
             await answer
 
-    with_wire(work)
 
-
-def test_the_end_of_the_browser_ends_all_waiting():
-    async def work(wire, sent, end):
+async def test_the_end_of_the_browser_ends_all_waiting():
+    async with connected() as (wire, _, end):
         events = []
         wire.handlers["s"] = lambda method, _: events.append(method)
         answer = wire.send("A.do")
@@ -261,5 +255,3 @@ def test_the_end_of_the_browser_ends_all_waiting():
         assert events == [CLOSED]  # also who waits for an event, not for an answer
         with pytest.raises(BrowserGone):
             await wire.send("B.do")
-
-    with_wire(work)

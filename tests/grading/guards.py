@@ -53,7 +53,7 @@ _ANY_CLONE = ("guest.seccomp", "_ALL ^ _CLONE_FOR_THREADS", "0")
 GUARDS = [
     _filtered("a list of calls", "system call pipe", "for numbers in allowed)]),\n        _NO,", "for numbers in allowed)]),\n        _YES,"),
     _filtered("x32 calls end the process", "x32 calls", "(_AT_LEAST, 0, 1, _X32)", "(_AT_LEAST, 1, 1, _X32)"),
-    _filtered("calls of the worker alone", "signal 9 to 2", "((numbers, [_NO]) for numbers in _WORKERS_OWN.values())", "()", WITH),
+    _filtered("calls of the worker alone", "signal 9 to 2", "((numbers, [_NO]) for numbers in workers_own.values())", "()", WITH),
     Guard("flags of messages", "a byte out of band", (_ANY_FLAGS,)),
     Guard("flags of threads", "a thread with a descriptor of it", (_ANY_CLONE,)),
     Guard("threads only", "fork", (_ANY_CLONE, ("guest.seccomp", "(_ANY_BIT, 1, 0, _CLONE_THREAD)", "(_ANY_BIT, 1, 1, _CLONE_THREAD)"))),

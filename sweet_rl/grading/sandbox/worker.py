@@ -249,7 +249,6 @@ class Assignment:
         while position + RESULT.size <= len(data):
             number, outcome, value_size, text_size = RESULT.unpack_from(data, position)
             is_next = number == self.next_test and number < size
-            is_next = number == self.next_test and number < size
             may_be_said = outcome < len(_SENT) and _SENT[outcome] in _SENT_BY[self.job.kind]
             if not is_next or not may_be_said or value_size > _MAX_VALUE_BYTES or text_size > MAX_TEXT:
                 raise ValueError("not a result")

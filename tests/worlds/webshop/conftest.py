@@ -1,10 +1,7 @@
 """A shop of a few given pages, tasks of it, and a shop's server inside the test's own event loop."""
 
-import json
 from contextlib import asynccontextmanager
 from urllib.parse import unquote
-
-import pytest
 
 from sweet_rl.mini.shop import application
 from sweet_rl.records import task_from_row
@@ -37,8 +34,3 @@ async def serving(shop, app=None):
     """Yields the base URL; there is no process to wait for."""
     async with listening(app or application(shop), "127.0.0.1", 0) as port:
         yield f"http://127.0.0.1:{port}"
-
-
-@pytest.fixture
-def pages(shared):
-    return json.loads((shared / "goldens/archer/env_expected.json").read_text())["webshop"]["server_pages"]

@@ -123,12 +123,14 @@ def test_words_in_the_address_are_not_a_choice():
 
 def test_talk_about_the_score_is_not_the_score():
     features = SUB.replace("soft", "Your score (min 0.0, max 1.0) is a secret")
-    said, step, _ = visit("search[q]", "click[A1]", "click[Features]", pages=PAGES | {FEATURES: features})
+    said, step, _ = visit(
+        "search[q]",
+        "click[A1]",
+        "click[Features]",
+        pages=PAGES | {"/item_sub_page/s/A1/q/1/Features/{}": features},
+    )
     assert said[-1].endswith("is a secret ")
     assert step.reward == 0.0
-
-
-FEATURES = "/item_sub_page/s/A1/q/1/Features/{}"
 
 
 INVALID = "Invalid action!"
@@ -214,13 +216,10 @@ def test_the_published_client_quotes_as_requests_does(query, path):
 @pytest.mark.parametrize("query", ["", "/", "?", "forest/green", "what?", "#1"])
 async def test_published_queries_that_no_route_has_show_the_shops_error(query):
     """They are a turn, a request, and a page without products; the shop goes on."""
-    shop = EmbeddedShop(0, 50)
-
-    env = WebShopEnv(LocalShop(shop.get), published=True)
+    env = WebShopEnv(LocalShop(EmbeddedShop(0, 50).get), published=True)
     await env.reset(task_of("fixed_1"), seed=0)
     lost = await env.step(f"search[{query}]")
     back = await env.step("click[Back to Search]")
-    lost, back = lost, back
     assert "Page 1" not in lost.observation.messages[-1].content
     assert lost.observation.messages[-1].content != "Invalid action!"
     assert not lost.over
@@ -264,15 +263,13 @@ def test_backslashes_stay():
         visit("search[q]", pages=pages, published=True)
 
 
-def test_tasks_of_another_shop_are_refused():
-    async def reset(task):
-        return await WebShopEnv(GivenPages(PAGES)).reset(task, seed=0)
-
+async def test_tasks_of_another_shop_are_refused():
+    env = WebShopEnv(GivenPages(PAGES))
     with pytest.raises(DataError, match=r"'instruction' is not what the shop asks for.*buy it"):
-        asyncio.run(reset(task_of("s", instruction="buy something else")))
-    asyncio.run(reset(task_of("s", instruction="buy it")))
+        await env.reset(task_of("s", instruction="buy something else"), seed=0)
+    await env.reset(task_of("s", instruction="buy it"), seed=0)
     with pytest.raises(DataError, match="'session' must be the name of a shop's session"):
-        asyncio.run(reset(Task("t", "", "", "", {}, {})))
+        await env.reset(Task("t", "", "", "", {}, {}), seed=0)
 
 
 def test_shop_by_hand():
@@ -297,11 +294,15 @@ def test_the_instruction_of_a_start_page(page, instruction):
     assert shop_instruction(page) == instruction
 
 
-def test_shop_as_published(shared):
+@pytest.fixture
+def golden(shared):
+    return json.loads((shared / "goldens/archer/env_expected.json").read_text())["webshop"]
+
+
+def test_shop_as_published(golden):
     """Pages and actions are cut out of the published texts; written again, they are the same texts."""
-    expected = json.loads((shared / "goldens/archer/env_expected.json").read_text())
     seen = limits = 0
-    for first, *turns in expected["webshop"]["transcripts"]:
+    for first, *turns in golden["transcripts"]:
         end = f"\nInstruction:\n{first['instruction']}"
         spoken = [Message("user", first["obs"].removeprefix("\nObservation:\n").removesuffix(end))]
         assert ShopTranscript().render(spoken) == first["obs"]
@@ -324,11 +325,6 @@ def test_shop_as_published(shared):
             seen += 1
     assert seen > 10
     assert limits == 1
-
-
-@pytest.fixture
-def golden(shared):
-    return json.loads((shared / "goldens/archer/env_expected.json").read_text())["webshop"]
 
 
 @asynccontextmanager
@@ -354,15 +350,11 @@ async def over_http(golden):
 
 @pytest.mark.parametrize("open_shop", [in_process, over_http])
 @pytest.mark.parametrize("number", [0, 1])
-def test_published_transcripts(golden, number, open_shop):
+async def test_published_transcripts(golden, number, open_shop):
     first, *steps = golden["transcripts"][number]
     transcript = ShopTranscript().render
 
-    async def main():
-        async with open_shop(golden) as (shop, asked):
-            await compare(shop, asked)
-
-    async def compare(shop, asked):
+    async with open_shop(golden) as (shop, asked):
         env = WebShopEnv(shop, published=True)
         seen = await env.reset(task_of("fixed_2000"), seed=0)
         instruction = shop_instruction(seen.messages[0].content)
@@ -382,20 +374,14 @@ def test_published_transcripts(golden, number, open_shop):
             assert transcript(step.observation.messages) == text
             assert text.endswith(suffix) != step.truncated
 
-    asyncio.run(main())
 
-
-def test_what_the_published_client_crashes_at_is_an_invalid_action(golden):
+async def test_what_the_published_client_crashes_at_is_an_invalid_action(golden):
     """An empty action and "reset" raise there."""
     assert golden["transcripts"][2][1]["result"].startswith("IndexError")
     assert golden["transcripts"][3][1]["result"].startswith("NotImplementedError")
-
-    async def main(action):
+    for action in ("", "reset"):
         env = WebShopEnv(GivenPages(golden["server_pages"]), published=True)
         await env.reset(task_of("fixed_2000"), seed=0)
-        return await env.step(action)
-
-    for action in ("", "reset"):
-        step = asyncio.run(main(action))
+        step = await env.step(action)
         assert step.observation.messages[-1].content == "Invalid action!"
         assert (step.reward, step.over) == (0.0, False)

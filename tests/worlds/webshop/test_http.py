@@ -66,24 +66,23 @@ def answering(*replies):
 START = EmbeddedShop(0, 10).get("/fixed_1")
 
 
-def enter(*replies):
+async def enter(*replies):
+    """What was asked, and what the episode began with, or the error that it ended with."""
     app, asked = answering(*replies)
-
-    async def main():
-        async with serving(None, app) as url:
-            shop = shop_at(url)
-            try:
-                return await WebShopEnv(shop).reset(task_of("fixed_1"), seed=0)
-            finally:
-                await shop.close()
-
-    return asked, main
+    async with serving(None, app) as url:
+        shop = shop_at(url)
+        try:
+            return asked, await WebShopEnv(shop).reset(task_of("fixed_1"), seed=0)
+        except EpisodeError as error:
+            return asked, error
+        finally:
+            await shop.close()
 
 
 @pytest.mark.parametrize("trouble", [(500, "oops"), (503, ""), "slow", "gone", "<html>Maintenance", ""])
-def test_what_can_pass_is_tried_again(trouble):
-    asked, main = enter(trouble, trouble, START)
-    assert "Instruction:" in asyncio.run(main()).messages[0].content
+async def test_what_can_pass_is_tried_again(trouble):
+    asked, seen = await enter(trouble, trouble, START)
+    assert "Instruction:" in seen.messages[0].content
     assert asked == ["/fixed_1"] * 3
 
 
@@ -95,41 +94,31 @@ def test_what_can_pass_is_tried_again(trouble):
         ("<html>Maintenance", "odd_page", "the page begins '<html>Maintenance'"),
     ],
 )
-def test_what_does_not_pass_is_recorded(trouble, kind, says):
-    asked, main = enter(trouble, trouble, trouble, "the shop is there, at least")
-    with pytest.raises(EpisodeError) as caught:
-        asyncio.run(main())
-    failure = caught.value.failure
-    assert caught.value.stop_reason is StopReason.WORLD_FAILED
+async def test_what_does_not_pass_is_recorded(trouble, kind, says):
+    asked, error = await enter(trouble, trouble, trouble, "the shop is there, at least")
+    failure = error.failure
+    assert error.stop_reason is StopReason.WORLD_FAILED
     assert (failure.kind, failure.attempts) == (kind, 3)
     assert "/fixed_1: " in failure.detail
     assert says in failure.detail
     assert asked[:3] == ["/fixed_1"] * 3
 
 
-def test_what_is_refused_is_not_asked_for_again():
-    asked, main = enter((404, "no such session"))
-    with pytest.raises(EpisodeError, match=r"refused.*no such session"):
-        asyncio.run(main())
-    assert len(asked) == 1
+async def test_what_is_refused_is_not_asked_for_again():
+    asked, error = await enter((404, "no such session"))
+    assert (error.failure.kind, len(asked)) == ("refused", 1)
+    assert "no such session" in error.failure.detail
 
 
-def test_a_server_that_goes_away_ends_the_run():
+async def test_a_server_that_goes_away_ends_the_run():
     """Nobody can shop there any more: a person must act."""
-    embedded = EmbeddedShop(0, 50)
-
-    async def main():
-        async with serving(embedded) as url:
-            shop = shop_at(url)
-            env = WebShopEnv(shop)
-            await env.reset(task_of("fixed_1"), seed=0)
-        try:
-            await env.step("search[shirt]")
-        finally:
-            await shop.close()
-
+    async with serving(EmbeddedShop(0, 50)) as url:
+        shop = shop_at(url)
+        env = WebShopEnv(shop)
+        await env.reset(task_of("fixed_1"), seed=0)
     with pytest.raises(ServiceError, match=r"No shop answers at http://127.*3 attempts.*serve_shop"):
-        asyncio.run(main())
+        await env.step("search[shirt]")
+    await shop.close()
 
 
 @pytest.mark.parametrize("url", ["", "shop", "ftp://shop", "http://", "http://me:key@shop", "http://a:b"])

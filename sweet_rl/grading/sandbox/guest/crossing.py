@@ -35,7 +35,8 @@ def apart(value: Any, classes: Collection[str]) -> Any:
         return Parts(OBJECT, (kind.__qualname__, apart(inner, classes)))
     value = settled(value)
     for base in type(value).__mro__:
-        name, take = _TAKEN.get(f"{base.__module__}.{base.__qualname__}", ("", None))
+        word = f"{base.__module__}.{base.__qualname__}"
+        name, take = _TAKEN.get(word) or (word, _SAME.get(word))
         if take is not None and (LIBRARIES in classes or base.__module__ not in _ALSO_PLAIN):
             if base is float and math.isfinite(number := float.__float__(value)):
                 return number
@@ -221,7 +222,6 @@ _SAME: dict[str, _Take] = {
 """Made again by what they are called."""
 
 _TAKEN: dict[str, tuple[str, _Take]] = {
-    **{name: (name, take) for name, take in _SAME.items()},
     "builtins.float": ("float", lambda _, value: [repr(float.__float__(value))]),
     "builtins.complex": ("complex", lambda kind, value: read(kind, value, "real", "imag")),
     "builtins.range": ("range", lambda kind, value: read(kind, value, "start", "stop", "step")),
@@ -256,12 +256,19 @@ _TAKEN: dict[str, tuple[str, _Take]] = {
 
 _MADE = frozenset({*_SAME, "ipaddress.ip_address", "pandas.Timestamp", "pandas.Timedelta"})
 _MAKERS: dict[str, Callable[..., Any]] = {
-    **{kind.__name__: kind for kind in (float, complex, range, set, frozenset)},
-    "iter": iter,
+    **{"float": float, "complex": complex, "range": range, "set": set, "frozenset": frozenset, "iter": iter},
     "collections.defaultdict": lambda name, items: _named("collections.defaultdict")(_FACTORIES[name], items),
     "numpy.array": _array,
     "pandas.Index": _index,
     "pandas.Series": _series,
     "pandas.DataFrame": _frame,
 }
-_FACTORIES: dict[str, Any] = {kind.__name__: kind for kind in (int, float, str, list, dict, set)} | {"": None}
+_FACTORIES: dict[str, Any] = {
+    "int": int,
+    "float": float,
+    "str": str,
+    "list": list,
+    "dict": dict,
+    "set": set,
+    "": None,
+}

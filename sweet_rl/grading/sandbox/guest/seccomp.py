@@ -22,14 +22,7 @@ _Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, o
 _Numbers = tuple[int | None, int | None]  # of a call, on x86_64 and on aarch64
 _Program = list[_Instruction]
 
-
-def _table(text: str) -> dict[str, _Numbers]:
-    """A call's name and its numbers; a dash where a machine has no such call."""
-    rows = (row.split() for row in text.replace("\n", ",").split(",") if row.strip())
-    return {name: (int(number), None if other == "-" else int(other)) for name, number, other in rows}
-
-
-_ALLOWED = _table("""
+_ALLOWED = """
     read 0 63, readv 19 65, pread64 17 67, lseek 8 62, close 3 57, write 1 64, writev 20 66, pwrite64 18 68
     close_range 436 436, stat 4 -, lstat 6 -, access 21 -, faccessat 269 48, faccessat2 439 439
     readlink 89 -, readlinkat 267 78, getcwd 79 17, getdents64 217 61, poll 7 -, ppoll 271 73, select 23 -
@@ -42,19 +35,17 @@ _ALLOWED = _table("""
     getpid 39 172, getppid 110 173, gettid 186 178, getpgrp 111 -
     getuid 102 174, geteuid 107 175, getgid 104 176, getegid 108 177
     getrusage 98 165, getrlimit 97 163, uname 63 160, getrandom 318 278, exit 60 93, exit_group 231 94
-""")
+"""
 """`shutdown` and `getsockname` are for the sockets that a child has; it can make none."""
 
-_FILES = _table("""
+_FILES = """
     mkdir 83 -, mkdirat 258 34, rmdir 84 -, unlink 87 -, unlinkat 263 35
     rename 82 -, renameat 264 38, renameat2 316 276, truncate 76 45, ftruncate 77 46, utimensat 280 88
     chmod 90 -, fchmod 91 52, fchmodat 268 53, chdir 80 49, fchdir 81 50, umask 95 166
-""")
+"""
 """Allowed where a child has a folder of its own, and can write nowhere else."""
 
-_WORKERS_OWN = _table(
-    "wait4 61 260, kill 62 129, sendmsg 46 211, socketpair 53 199, prctl 157 167, capset 126 91"
-)
+_WORKERS_OWN = "wait4 61 260, kill 62 129, sendmsg 46 211, socketpair 53 199, prctl 157 167, capset 126 91"
 
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 """Column of the table, and what the kernel calls the architecture."""
@@ -121,7 +112,8 @@ def filters(*, numbered: bool, writable: bool) -> tuple[Step, Step]:
         raise OSError(f"seccomp: no list of system calls for {os.uname().sysname} on {machine}")
     column, architecture = _MACHINES[machine]
 
-    allowed = [*_ALLOWED.values(), *_WORKERS_OWN.values(), *(_FILES.values() if writable else ())]
+    all_may, files, workers_own = map(_table, (_ALLOWED, _FILES, _WORKERS_OWN))
+    allowed = [*all_may.values(), *workers_own.values(), *(files.values() if writable else ())]
     long = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_EQUAL, 1, 0, architecture),
@@ -134,16 +126,22 @@ def filters(*, numbered: bool, writable: bool) -> tuple[Step, Step]:
     ]
     threads = [(_ANY_BIT, 1, 0, _ALL ^ _CLONE_FOR_THREADS), (_ANY_BIT, 1, 0, _CLONE_THREAD), _NO, _YES]
     taken: list[tuple[_Numbers, _Program]] = [
-        *((numbers, [_NO]) for numbers in _WORKERS_OWN.values()),
+        *((numbers, [_NO]) for numbers in workers_own.values()),
         (_CLONE, [_argument(0), *threads]),
     ]
     if not numbered:
-        taken += [(_ALLOWED[name], [_answer(0)]) for name in ("getpid", "getppid", "gettid", "getpgrp")]
+        taken += [(all_may[name], [_answer(0)]) for name in ("getpid", "getppid", "gettid", "getpgrp")]
     if not writable:
         refused = [(_ANY_BIT, 0, 1, _WRITING), _answer(errno.EACCES), _YES]
         taken += [((2, None), [_argument(1), *refused]), ((257, 56), [_argument(2), *refused])]
-        taken += [(_ALLOWED[name], [_answer(errno.EACCES)]) for name in ("readlink", "readlinkat")]
+        taken += [(all_may[name], [_answer(errno.EACCES)]) for name in ("readlink", "readlinkat")]
     return _loader(long), _loader([(_LOAD, 0, 0, _NUMBER), *_switch(column, taken), _YES])
+
+
+def _table(text: str) -> dict[str, _Numbers]:
+    """A call's name and its numbers; a dash where a machine has no such call."""
+    rows = (row.split() for row in text.replace("\n", ",").split(",") if row.strip())
+    return {name: (int(number), None if other == "-" else int(other)) for name, number, other in rows}
 
 
 def _switch(column: int, cases: Iterable[tuple[Sequence[int | None], _Program]]) -> _Program:
