@@ -20,10 +20,10 @@ from _gpu_shapes import GIB, SHAPES, Shape, free_memory, made, work_of
 from _measure import Clock, callback, on_gpu
 
 from sweet_rl.chat import Span
-from sweet_rl.training.attention import attention_span
 from sweet_rl.training.batches import Collator, Reader, to_device
 from sweet_rl.training.data import DataRow, Said
 from sweet_rl.training.encoding import Branch, Encoded, Side
+from sweet_rl.training.forward import attention_span
 
 LORA_MODULES = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"
 
@@ -73,24 +73,23 @@ def ours(
 ) -> Clock:  # fmt: skip
     import torch
 
-    from sweet_rl.training.forward import PairForward, PreferenceObjective
+    from sweet_rl.training.forward import PreferenceObjective
     from sweet_rl.training.models import bare_model, trainable
-    from sweet_rl.training.runs import begin
-    from sweet_rl.training.trainer import Rows, StepTrainer
+    from sweet_rl.training.trainer import Rows, Run, StepTrainer
 
     torch.backends.cuda.enable_cudnn_sdp(False)  # as wherever the library loads a model
     pairs = data.pairs(shape.vocabulary)
     with tempfile.TemporaryDirectory() as folder:
         settings = _settings(shape, data, device, folder, tree=tree, compiled=compiled)
-        run = begin("train_dpo", settings, Rows(None, pairs, []), lambda _: None)
+        run = Run("train_dpo", settings, Rows(None, pairs, []), lambda _: None)
         model = made(shape, device, attention=attention)
         read = Reader(0, attention_span(bare_model(model)) if tree else 0)
-        ask = PairForward(model.eval())
+        ask = PreferenceObjective(model.eval(), settings)
         reference = torch.zeros(len(pairs), 2)
         with torch.inference_mode(), _autocast(device):
             for pair in pairs:
                 batch = to_device(Collator("sum", read)([(pair, 0.0)]), device)
-                logps = ask(model, batch)[0]
+                logps = ask.logps(model, batch)[0]
                 reference[pair.index] = torch.stack([logps.chosen_B[0], logps.rejected_B[0]]).cpu()
         model = trainable(model, settings)
         clock = Clock(device)

@@ -17,11 +17,10 @@ from _gpu_shapes import SHAPES, Shape, made
 from _measure import on_gpu
 
 from sweet_rl.policies.weights import pretrained
-from sweet_rl.training.attention import attention_span
 from sweet_rl.training.batches import Collator, Reader, to_device
-from sweet_rl.training.forward import PairForward
+from sweet_rl.training.forward import PreferenceObjective, attention_span
 from sweet_rl.training.models import trainable
-from sweet_rl.training.settings import ModelSettings
+from sweet_rl.training.settings import LossSettings, ModelSettings
 
 
 @dataclass(frozen=True)
@@ -113,12 +112,12 @@ def _measured(
 ) -> tuple[Any, dict[str, Any]]:
     import torch
 
-    forward = PairForward(model.train())
+    objective = PreferenceObjective(model.train(), LossSettings())
     read = Reader(0, 0 if alone else attention_span(model))
     batch = to_device(Collator("sum", read)([(pair, 1.0) for pair in pairs]), device)
     bf16 = torch.autocast(torch.device(device).type, torch.bfloat16, enabled=way.autocast)
     with torch.set_grad_enabled(trains), bf16:
-        logps = forward(model, batch)[0]
+        logps = objective.logps(model, batch)[0]
     gradients = {}
     if trains:
         (logps.chosen_B - logps.rejected_B).sum().backward()

@@ -18,11 +18,11 @@ from _measure import flags, heading, in_turn, medians, plot, save, show
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from sweet_rl.chat import Span
-from sweet_rl.training.attention import attention_span
 from sweet_rl.training.batches import Batch, Collator, Reader
 from sweet_rl.training.data import DataRow, Said
 from sweet_rl.training.encoding import Branch, Encoded, Side
-from sweet_rl.training.forward import PairForward
+from sweet_rl.training.forward import PreferenceObjective, attention_span
+from sweet_rl.training.settings import LossSettings
 
 SERIES: dict[str, list[dict[str, int]]] = {
     "candidates": [{"candidates": n, "history": 1200, "pairs": n // 2} for n in (2, 4, 8, 16, 32, 64)],
@@ -92,7 +92,7 @@ def _point(model: Any, *, candidates: int, history: int, pairs: int) -> dict[str
         Encoded(i, (sides[i % candidates], sides[(i + 1 + i // candidates) % candidates]), row)
         for i in range(pairs)
     ]
-    forward = PairForward(model)
+    objective = PreferenceObjective(model, LossSettings())
 
     def step(span: float, together: bool) -> Callable[[], None]:
         collator = Collator("sum", Reader(0, span))
@@ -101,7 +101,7 @@ def _point(model: Any, *, candidates: int, history: int, pairs: int) -> dict[str
 
         def run() -> None:
             for batch in batches:
-                logps, _ = forward(model, batch)
+                logps, _ = objective.logps(model, batch)
                 (logps.chosen_B - logps.rejected_B).sum().backward()
             model.zero_grad()
 
@@ -124,10 +124,10 @@ def _ideal(model: Any, tokens: int, *, scored: int) -> Callable[[], None]:
         outputs_M=torch.arange(scored) % 3, weights_M=torch.ones(scored), reference_SB=torch.zeros(2, 1),
         scale_B=torch.ones(1), index_B=torch.zeros(1, dtype=torch.int64),
     )  # fmt: skip
-    forward = PairForward(model)
+    objective = PreferenceObjective(model, LossSettings())
 
     def run() -> None:
-        logps, _ = forward(model, batch)
+        logps, _ = objective.logps(model, batch)
         (logps.chosen_B - logps.rejected_B).sum().backward()
         model.zero_grad()
 

@@ -17,8 +17,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from sweet_rl.training.data import read_pairs
-from sweet_rl.training.encoders import turn_encoder
-from sweet_rl.training.encoding import Encoded, Side
+from sweet_rl.training.encoding import Encoded, Side, TurnEncoder
 from sweet_rl.training.models import load_model, load_tokenizers, save_whole
 from sweet_rl.training.settings import DataSettings, ModelSettings
 from sweet_rl.training.steps import StepSampler, history_groups, rate_factor
@@ -66,7 +65,7 @@ def train(dataset: str, out: str, pretrain: str = "embedded", say=print) -> list
     torch.manual_seed(SEED)
     model_settings, data = ModelSettings(pretrain=pretrain), DataSettings(dataset=dataset, max_len=MAX_LEN)
     tokenizer, model = load_tokenizers(model_settings), load_model(pretrain, model_settings)
-    pairs, report = turn_encoder(tokenizer, data).encode(read_pairs(data, seed=SEED)[0])
+    pairs, report = TurnEncoder(tokenizer, data).encode(read_pairs(data, seed=SEED)[0])
     for line in report.lines(data.max_len):
         say(line)
 

@@ -35,8 +35,7 @@ from sweet_rl.preferences.step_pairs import draw_pairs, pair_row
 from sweet_rl.preferences.trajectory_pairs import with_solution
 from sweet_rl.records import replace_rows, trajectory_to_row
 from sweet_rl.training.data import read_pairs
-from sweet_rl.training.encoders import turn_encoder
-from sweet_rl.training.encoding import Branch, Encoded, Side
+from sweet_rl.training.encoding import Branch, Encoded, Side, TurnEncoder
 from sweet_rl.training.models import load_model, save_whole
 from sweet_rl.training.settings import DataSettings, ModelSettings
 from sweet_rl.training.steps import StepSampler, history_groups, rate_factor
@@ -91,7 +90,7 @@ def learn(pairs_path: Path, out: Path, tokenizer, say, *, learning_rate: float, 
     """Preference training of the agent on a file of pairs, once over it; the losses, one for each update."""
     torch.manual_seed(SEED)
     model, data = load_model(AGENT, ModelSettings()), DataSettings(dataset=str(pairs_path), max_len=MAX_LEN)
-    pairs, _ = turn_encoder(tokenizer, data).encode(read_pairs(data, seed=SEED)[0])
+    pairs, _ = TurnEncoder(tokenizer, data).encode(read_pairs(data, seed=SEED)[0])
     with torch.no_grad():  # before the first update the model is its own reference
         before = {pair.index: torch.stack([logprob(model, side) for side in pair.sides]) for pair in pairs}
     batches = StepSampler(

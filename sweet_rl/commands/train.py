@@ -254,15 +254,15 @@ def show_tokens(flags: ShownFlags, /) -> None:
 
     sweet-rl show_tokens pairs.jsonl --pretrain Qwen/Qwen3-8B --rows 1
     """
-    from sweet_rl.training.data import read_any
-    from sweet_rl.training.encoders import check_tokenizers, scored_texts, turn_encoder
+    from sweet_rl.training.data import check_tokenizers, read_any
+    from sweet_rl.training.encoding import TurnEncoder, scored_texts
 
     count = flags.rows or (None if flags.json else 2)
     data = replace(flags, max_samples=count or flags.max_samples)
     tokenizer = load_tokenizer(flags.pretrain)
     pairs, texts = read_any(data)
     check_tokenizers([*pairs, *texts], tokenizer, allowed=flags.other_tokenizer)
-    encoder = turn_encoder(tokenizer, data)
+    encoder = TurnEncoder(tokenizer, data)
     for encoded, report in map(encoder.encode, (pairs, texts)):
         for row in encoded:
             names = ("chosen", "rejected") if len(row.sides) > 1 else ("text",)

@@ -70,8 +70,7 @@ def export_pairs(flags: ExportPairsFlags, /) -> None:
     from sweet_rl.chat import load_tokenizer
     from sweet_rl.integrations.pair_rows import PairExporter
     from sweet_rl.records import replace_rows
-    from sweet_rl.training.data import read_pairs
-    from sweet_rl.training.encoders import check_tokenizers
+    from sweet_rl.training.data import check_tokenizers, read_pairs
     from sweet_rl.training.settings import DataSettings
 
     settings = DataSettings(

@@ -16,7 +16,8 @@ from sweet_rl.chat import tokenizer_digest
 from sweet_rl.chat.turns import common_beginning
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.training.data import DataRow
-from sweet_rl.training.encoding import RowTurns, TurnEncoder
+from sweet_rl.training.encoding import TurnEncoder
+from sweet_rl.training.settings import DataSettings
 from sweet_rl.types import Json
 
 Layout = Literal["trl", "openrlhf"]
@@ -75,8 +76,8 @@ class PairExporter:
     """
 
     def __init__(self, tokenizer: Any, *, layout: Layout) -> None:
-        self._rows = RowTurns(tokenizer)
-        self._end = self._rows.end or tokenizer.eos_token
+        self._encoder = TurnEncoder(tokenizer, DataSettings(dataset="", max_len=sys.maxsize))
+        self._end = self._encoder.end or tokenizer.eos_token
         if self._end is None:
             raise UsageError(f"The tokenizer of {tokenizer.name_or_path!r} has no end token (eos_token).")
         self._end_id = tokenizer(self._end, add_special_tokens=False)["input_ids"][-1]
@@ -85,7 +86,6 @@ class PairExporter:
         self._begin = tokenizer.bos_token if adds_begin else None
         self._layout, self._name = layout, tokenizer.name_or_path
         self._tokenizer, self._digest = tokenizer, tokenizer_digest(tokenizer)
-        self._encoder = TurnEncoder(tokenizer, max_len=sys.maxsize)
         self.report = ExportReport(layout, self._end, tokenizer.eos_token)
 
     def rows(self, pairs: Iterable[DataRow]) -> list[dict[str, Json]]:
@@ -120,7 +120,7 @@ class PairExporter:
         """What both sides begin with, up to where the agent speaks, and how each goes on, closed with the end token."""
         texts, starts = list[str](), list[set[int]]()
         for side in pair.sides:
-            turns = self._rows.of(pair, side, sampled=sampled)
+            turns = self._encoder.turns(pair, side, sampled=sampled)
             wholes = [turn.prompt + turn.lead + turn.text + self._end for turn in turns]
             for whole, turn in zip(wholes, turns[1:], strict=False):
                 if not turn.prompt.startswith(whole):

@@ -28,9 +28,8 @@ from sweet_rl.chat import ChatFormat
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.online.critic import REMEMBERED
 from sweet_rl.policies.decoding import Decoder, Prefill, Request, closing_ids, end_tokens, keep_likeliest
-from sweet_rl.training.attention import attention_span, inputs_of
 from sweet_rl.training.batches import Reader, chains, lay_out, neighbours, question_of, to_device
-from sweet_rl.training.forward import ResponseHead, asked_at
+from sweet_rl.training.forward import ResponseHead, asked_at, attention_span, inputs_of
 from sweet_rl.training.steps import padded_batches, shared_batches
 from sweet_rl.types import Completion, FinishReason, Generation, Observation, derive_seed
 
@@ -305,10 +304,8 @@ class TokenPolicy:
             asked.append((number, np.arange(len(prompt), len(sequences[-1]))))
         question, places = self._reader.ask(sequences, asked)
         question = to_device(question, self.device)
-        inputs = inputs_of(self.model, question)
         with self._watched() as seen:
-            asked_of = question["predictors_K"], question["targets_K"]
-            logps_K, _ = self._head.logprobs(self.model, *asked_of, inputs)
+            logps_K, _ = self._head.logprobs(self.model, question)
         width = max(map(len, places))
         where_BT = torch.tensor([[*at, *[0] * (width - len(at))] for at in places], device=self.device)
         lengths_B = torch.tensor([len(at) for at in places], device=self.device)

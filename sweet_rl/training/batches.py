@@ -222,25 +222,18 @@ class Question(Shown):
     targets_K: Tensor
 
 
-class Reading(Question):
-    """A question, and weighted sums of its log-probabilities.
+class Batch(Question):
+    """One micro-batch: a question, and weighted sums of its log-probabilities.
 
-    Output o is the sum of `weights_M[m]` times log-probability `terms_M[m]` over all m with
-    `outputs_M[m] == o`.
+    Output o is the sum of `weights_M[m]` times log-probability `terms_M[m]` over all m with `outputs_M[m] == o`.
+    Outputs are B sums of texts, or of pairs B chosen, B rejected, and B negative log-likelihoods.
+    `scale_B` is what a unit of each row's loss counts for in its optimizer step, `weight_B` its number of units.
     """
 
     terms_M: Tensor
     outputs_M: Tensor
     weights_M: Tensor
-
-
-class Batch(Reading):
-    """One micro-batch; its outputs are B sums of texts, or of pairs B chosen, B rejected, and B negative log-likelihoods.
-
-    `scale_B` is what a unit of each row's loss counts for in its optimizer step, `weight_B` its number of units.
-    """
-
-    reference_SB: NotRequired[Tensor]
+    reference_SB: NotRequired[Tensor]  # of pairs
     weight_B: Tensor
     scale_B: Tensor
     index_B: Tensor
@@ -318,27 +311,6 @@ class Reader:
         stops = np.cumsum([len(positions) for _, positions in asked])[:-1]
         return question, np.split(places.reshape(-1), stops)
 
-    def read(self, sides: Sequence[Side], wanted: Sequence[tuple[int, int, list[np.ndarray]]]) -> Reading:
-        """The question whose answers are needed, and weighted sums of them."""
-        branches = [branch for side in sides for branch in side.branches]
-        firsts = np.cumsum([0, *(len(side.branches) for side in sides)])
-        terms = [  # branch, output, weights of its tokens
-            (int(firsts[side]) + number, output, one)
-            for side, output, weights in wanted
-            for number, one in enumerate(weights)
-        ]
-        asked = [(branch, np.flatnonzero(weights)) for branch, _, weights in terms]
-        sequences = [np.asarray(branch.ids, dtype=np.uint32) for branch in branches]
-        question, places = self.ask(sequences, asked, [branch.pictures for branch in branches])
-        outputs = [np.full(len(at), output) for at, (_, output, _) in zip(places, terms, strict=True)]
-        weights = [all_[at] for (_, _, all_), (_, at) in zip(terms, asked, strict=True)]
-        return Reading(
-            **question,
-            terms_M=torch.from_numpy(np.concatenate(places)),
-            outputs_M=torch.from_numpy(np.concatenate(outputs)),
-            weights_M=torch.from_numpy(np.concatenate(weights).astype(np.float32)),
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Collator:
@@ -350,21 +322,35 @@ class Collator:
 
     def __call__(self, items: Sequence[tuple[Encoded, float]]) -> Batch:
         """A batch of (row, scale); a row with scale 0 fills a place and trains nothing."""
-        rows, count = [row for row, _ in items], len(items)
-        sides = [row.sides[side] for side in range(len(rows[0].sides)) for row in rows]
-        terms = [(i, i, token_weights(side, self.reduction)) for i, side in enumerate(sides)]
-        if paired := len(sides) > count:
-            terms += [
+        rows, scales = zip(*items, strict=True)
+        count, index = len(rows), torch.tensor([row.index for row in rows])
+        sides = [side for same in zip(*(row.sides for row in rows), strict=True) for side in same]
+        wanted = [(i, i, token_weights(side, self.reduction)) for i, side in enumerate(sides)]
+        if paired := len(sides) > count:  # and the chosen sides' negative log-likelihoods
+            wanted += [
                 (i, 2 * count + i, [-weights for weights in token_weights(side, "trajectory", own=True)])
                 for i, side in enumerate(sides[:count])
             ]
-        index = torch.tensor([row.index for row in rows])
-        batch: Any = {
-            **self.reader.read(sides, terms),
-            "weight_B": torch.tensor([row.weight for row in rows], dtype=torch.float32),
-            "scale_B": _scales(items),
-            "index_B": index,
-        }
+        branches = [branch for side in sides for branch in side.branches]
+        firsts = np.cumsum([0, *(len(side.branches) for side in sides)])
+        asked, outputs, weights = list[tuple[int, np.ndarray]](), [], []
+        for side, output, each in wanted:
+            for branch, of_tokens in enumerate(each, start=int(firsts[side])):
+                at = np.flatnonzero(of_tokens)
+                asked.append((branch, at))
+                outputs.append(np.full(len(at), output))
+                weights.append(of_tokens[at])
+        sequences = [np.asarray(branch.ids, dtype=np.uint32) for branch in branches]
+        question, places = self.reader.ask(sequences, asked, [branch.pictures for branch in branches])
+        batch: Any = dict(
+            **question,
+            terms_M=torch.from_numpy(np.concatenate(places)),
+            outputs_M=torch.from_numpy(np.concatenate(outputs)),
+            weights_M=torch.from_numpy(np.concatenate(weights).astype(np.float32)),
+            weight_B=torch.tensor([row.weight for row in rows], dtype=torch.float32),
+            scale_B=torch.tensor(scales, dtype=torch.float32),
+            index_B=index,
+        )
         if paired:
             known = self.reference
             batch["reference_SB"] = torch.zeros(2, count) if known is None else known[index].T
@@ -380,9 +366,9 @@ class ValueCollator:
 
     def __call__(self, items: Sequence[tuple[Encoded, float]]) -> ValueBatch:
         """A batch of (pair, scale); a pair with scale 0 fills a place and trains nothing."""
-        pairs = [pair for pair, _ in items]
+        pairs, scales = zip(*items, strict=True)
         # a text's value is that of its last turn's sequence, which holds what came before
-        texts = [side.branches[-1] for side in (pair.sides[side] for side in (0, 1) for pair in pairs)]
+        texts = [pair.sides[side].branches[-1] for side in (0, 1) for pair in pairs]
         ids_ST = torch.full((len(texts), max(len(text.ids) for text in texts)), self.pad_id)
         attention_ST = torch.zeros_like(ids_ST)
         for row, text in enumerate(texts):
@@ -392,7 +378,7 @@ class ValueCollator:
             **show(self.vision, [text.pictures for text in texts]),
             ids_ST=ids_ST,
             attention_ST=attention_ST,
-            scale_B=_scales(items),
+            scale_B=torch.tensor(scales, dtype=torch.float32),
             index_B=torch.tensor([pair.index for pair in pairs]),
         )
 
@@ -430,7 +416,3 @@ def token_weights(side: Side, reduction: Reduction, *, own: bool = False) -> lis
             weights[start:end] = 1.0 / {"sum": 1, "trajectory": denominator, "turn": end - start}[reduction]
         found.append(weights)
     return found
-
-
-def _scales(items: Sequence[tuple[Any, float]]) -> Tensor:
-    return torch.tensor([scale for _, scale in items], dtype=torch.float32)

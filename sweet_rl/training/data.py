@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sweet_rl.chat import tokenizer_digest
 from sweet_rl.chat.formats import Entry
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.flags import listed
@@ -161,6 +162,23 @@ def read_any(data: DataSettings) -> tuple[list[DataRow], list[DataRow]]:
         else:
             texts += read_texts(one)[0]
     return pairs, texts
+
+
+def some_of(names: Sequence[str]) -> str:
+    """The first three, for a message."""
+    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+
+
+def check_tokenizers(rows: Sequence[DataRow], tokenizer: Any, *, allowed: bool) -> None:
+    """Refuse rows that were sampled with another tokenizer, unless their texts may be tokenised anew."""
+    digest = tokenizer_digest(tokenizer)
+    foreign = [row.place for row in rows if row.tokenizer not in {None, digest}]
+    if foreign and not allowed:
+        raise UsageError(
+            f"{len(foreign):,} of {len(rows):,} rows were sampled with another tokenizer than that of "
+            f"{tokenizer.name_or_path!r} ({some_of(foreign)}). Train the model that they were sampled with, sample "
+            "again with this one, or pass --other_tokenizer to tokenise the texts again."
+        )
 
 
 def _text(row: dict[str, Json], path: str, line: int, data: DataSettings, gallery: Gallery) -> DataRow:

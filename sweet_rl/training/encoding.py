@@ -2,7 +2,8 @@
 
 Every turn of the assistant is a prompt and a completion (`sweet_rl.chat.turns`). Where the prompt of a turn
 continues the turn before it, both are one sequence; where it does not, since the template strips thoughts
-from the history or moves the system text, they are branches, which share what they begin with.
+from the history or moves the system text, they are branches, which share what they begin with. `PublishedEncoder`
+keeps the published rules.
 
 Published behaviour: docs/published/sweet_rl.md#in-sampling-ranking-and-pairs, #in-training,
 #preference-training.
@@ -13,18 +14,18 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from sweet_rl.chat import Span, TokenizerChat, Turn, TurnTemplate, UnparsableError, tokenizer_digest
 from sweet_rl.chat.formats import Entry, read_back
 from sweet_rl.chat.turns import between_marks
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.training.data import DataRow, Said
+from sweet_rl.training.data import DataRow, Said, some_of
+from sweet_rl.training.settings import DataSettings
 from sweet_rl.training.vision import Pictures, Vision
-from sweet_rl.types import AgentTurn, FinishReason
+from sweet_rl.types import FinishReason
 
-_NO_THOUGHTS = "hold turns with thoughts, which this chat template does not show: they are left out"
 _ROWS_AT_ONCE = 512  # Rows whose texts are tokenised together; more would hold many tokens twice
 
 _THOUGHT_TAG = re.compile(r"</?think(?:ing)?>|\[/?THINK\]", re.IGNORECASE)
@@ -62,7 +63,6 @@ class Side:
 
     @property
     def tokens(self) -> int:
-        """How many tokens are scored."""
         return sum(end - start for branch in self.branches for start, end in branch.scored)
 
 
@@ -76,23 +76,16 @@ class Encoded:
 
     @property
     def branches(self) -> tuple[Branch, ...]:
-        """The token sequences that a model reads of it."""
         return tuple(branch for side in self.sides for branch in side.branches)
 
     @property
     def length(self) -> int:
-        """Tokens of its longest sequence."""
         return max(len(branch.ids) for branch in self.branches)
 
     @property
     def weight(self) -> int:
         """What it counts for in its optimizer step's mean: pairs count alike, and so does every token of a text."""
         return 1 if len(self.sides) > 1 else self.sides[0].tokens
-
-
-def some_of(names: Sequence[str]) -> str:
-    """The first three, for a message."""
-    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
 
 
 @dataclass(slots=True)
@@ -104,7 +97,6 @@ class EncodingReport:
     too_long: list[str] = field(default_factory=list)
 
     def lines(self, max_len: int) -> list[str]:
-        """One line for each thing worth knowing."""
         notes = [f"{rows:,} {self.noun} {what}" for what, rows in self.counts.items() if rows]
         if self.too_long:
             what = f"{len(self.too_long):,} {self.noun} left out, too long for --max_len {max_len}"
@@ -112,42 +104,119 @@ class EncodingReport:
         return notes
 
 
-class RowTurns:
-    """Takes rows apart into turns."""
+def scored_texts(branches: Sequence[Branch], tokenizer: Any) -> list[str]:
+    """What is learned, turn by turn, special tokens written out."""
+    return [
+        str(tokenizer.decode(list(branch.ids[start:end]), clean_up_tokenization_spaces=False))
+        for branch in branches
+        for start, end in branch.scored
+    ]
 
-    def __init__(
-        self,
-        tokenizer: Any,
-        *,
-        response_template: str | None = None,
-        learn_thoughts: bool = True,
-        plain_prompts: bool = False,
-    ) -> None:
-        self._tokenizer, self._plain_prompts, self._name = tokenizer, plain_prompts, tokenizer.name_or_path
+
+def _ids(tokenizer: Any, texts: list[str], **options: Any) -> list[list[int]]:
+    ids: list[list[int]] = tokenizer(texts, add_special_tokens=False, **options)["input_ids"]
+    return ids
+
+
+class TurnEncoder:
+    """Every turn of the assistant with its end token is scored; headers, other roles and the prompt never are.
+
+    - A prompt is tokenised by itself, as it was when the turn was sampled, and the turn after it.
+    - A text without the marks of the chat template is what a user said, or the assistant. A text with marks is
+      taken as the template wrote it.
+    - Sampled ids are taken as they are: a turn that was cut has no end token, and none is invented.
+    - What is too long loses whole turns, oldest first; the opening (up to the first end token: hidden
+      solution, begin token, system prompt) stays. Both sides of a pair with a prompt lose the same turns. If
+      the opening and the last turn alone do not fit, the pair is left out.
+    """
+
+    def __init__(self, tokenizer: Any, data: DataSettings, vision: Vision | None = None) -> None:
+        self._tokenizer, self._data, self._vision = tokenizer, data, vision
+        self._name, self._digest = tokenizer.name_or_path, tokenizer_digest(tokenizer)
         self._template: TurnTemplate | None = None
         if tokenizer.chat_template:
-            self._template = TurnTemplate(TokenizerChat(tokenizer), learn_thoughts=learn_thoughts)
+            self._template = TurnTemplate(TokenizerChat(tokenizer), learn_thoughts=data.learn_thoughts)
         elif tokenizer.eos_token is None:
-            raise UsageError(f"The tokenizer of {tokenizer.name_or_path!r} has no end token (eos_token).")
+            raise UsageError(f"The tokenizer of {self._name!r} has no end token (eos_token).")
+        if data.response_template == "":
+            raise UsageError("--response_template '' has no tokens.")
         # What ends a turn; empty where the chat template writes nothing behind one.
         self.end: str = self._template.end if self._template else tokenizer.eos_token
-        self.header: str = self._template.header if self._template else ""
-        if response_template == "":
-            raise UsageError("--response_template '' has no tokens.")
+        header: str = self._template.header if self._template else ""
         # The template's own header may be written without the blank line that ends it.
-        same = response_template is not None and self.header.startswith(response_template)
-        self._header = None if same else response_template
-        self.digest = tokenizer_digest(tokenizer)
+        own = data.response_template is None or header.startswith(data.response_template)
+        self._header = None if own else data.response_template
         specials = self._template.specials if self._template else []
         marks = [re.escape(mark) for mark in specials if not _THOUGHT_TAG.fullmatch(mark)]
         self._specials = re.compile("|".join(marks) or r"(?!)")
+        ends = _ids(tokenizer, [self.end])[0] if self.end else []
+        self._end_id = ends[-1] if ends and ends[-1] in tokenizer.added_tokens_decoder else None
+        tails = ("Hello b", "I", "\nA", "\n\n<a>", "{")
+        alone = _ids(tokenizer, list(tails))
 
-    @property
-    def thoughts_left_out(self) -> int:
-        """Turns that had thoughts, of which the chat template shows none."""
-        return self._template.thoughts_left_out if self._template else 0
+        def splits(before: str, which: int) -> bool:
+            ids = _ids(tokenizer, [before])[0] if before else []
+            whole = _ids(tokenizer, [before + tail for tail in tails])
+            return whole[:which] == [ids + tail for tail in alone[:which]]
 
-    def of(self, row: DataRow, side: Said, *, sampled: bool) -> list[Turn]:
+        # Whether a turn is tokenised behind its prompt as it is by itself: not where blanks are word parts.
+        self._context_free = not header.endswith(" ") and splits(header, 2)
+        # Whether what stands behind an end token is, too.
+        self._splits = self._context_free and bool(ends) and splits(self.end, len(tails))
+
+    def encode(self, rows: Sequence[DataRow]) -> tuple[list[Encoded], EncodingReport]:
+        """Encoded rows in their order, without those that are too long."""
+        report = EncodingReport("texts" if rows and len(rows[0].sides) == 1 else "pairs")
+        turns = [self._sides(row, report) for row in rows]
+        unread = "hold turns with thoughts, which this chat template does not show: they are left out"
+        report.counts[unread] += self._template.thoughts_left_out if self._template else 0
+        found: list[Encoded] = []
+        for first in range(0, len(rows), _ROWS_AT_ONCE):
+            some = range(first, min(first + _ROWS_AT_ONCE, len(rows)))
+            texts = {
+                text: None
+                for i in some
+                for side in turns[i]
+                for part in self._parts(*side, rows[i].place)
+                for text in part[1:]
+            }
+            if not self._context_free:
+                every = [turn for i in some for side, _ in turns[i] for turn in side]
+                texts |= {text: None for turn in every for text in (turn.lead, turn.text + turn.end)}
+            known = dict(zip(texts, _ids(self._tokenizer, list(texts)), strict=True)) if texts else {}
+            for i in some:
+                sides = self._fitted([self._branches(*side, rows[i], known) for side in turns[i]], report)
+                if sides is None:
+                    report.too_long.append(rows[i].place)
+                    continue
+                if not self.end:
+                    what = "end without an end token, as the chat template writes none behind a turn"
+                    report.counts[what] += 1
+                found.append(Encoded(i, sides, rows[i]))
+        return found, report
+
+    def _sides(self, row: DataRow, report: EncodingReport) -> list[tuple[list[Turn], Pictures]]:
+        """The turns and the pictures of each side."""
+        carries = bool(row.prompt.text) and all(side.ids for side in row.sides)
+        sampled = carries and row.tokenizer == self._digest
+        turns = [self.turns(row, side, sampled=sampled) for side in row.sides]
+        uses, played = "use the sampled token ids they carry", row.sides[0].turns
+        if len(row.sides) > 1:
+            foreign = "carry ids of another tokenizer: their text was tokenised"
+            report.counts[uses if sampled else foreign] += carries
+            if turns[0] == turns[1] and not row.twin:
+                problem = "has two sides of which the same is learned, so nothing is"
+                repair = 'Leave the row out, or say that it is meant: "guard": "twin".'
+                raise DataError(problem, path=row.path, line=row.line, repair=repair)
+        elif all(turn.ids for turn in turns[0]):
+            report.counts[uses] += 1
+        elif played and not turns[0][0].prompt.endswith(played[0].input):
+            report.counts["were played by other prompts, and are written by this model's chat template"] += 1
+        return [
+            (own, row.prompt.pictures + side.pictures) for own, side in zip(turns, row.sides, strict=True)
+        ]
+
+    def turns(self, row: DataRow, side: Said, *, sampled: bool) -> list[Turn]:
         """The turns of one side of a row; `sampled`: its ids are of this tokenizer."""
         template, prompt = self._template, row.prompt
         asked: Entry = {"role": "user", "content": prompt.text}
@@ -159,10 +228,9 @@ class RowTurns:
                 before = prompt.messages or ((asked,) if prompt.text else ())
                 return self._of_messages(before, side.messages or (answered,))
             if sampled and template:
-                if (largest := max(side.ids or ())) >= len(self._tokenizer):
-                    raise UsageError(
-                        f"its token id {largest} is none of the tokenizer's {len(self._tokenizer):,}"
-                    )
+                largest, known = max(side.ids or ()), len(self._tokenizer)
+                if largest >= known:
+                    raise UsageError(f"its token id {largest} is none of the tokenizer's {known:,}")
                 return [template.said(prompt.text, side.text, ids=side.ids)]
             if self._header is not None:
                 return between_marks(self._header, self.end, prompt.text, side.text)
@@ -183,7 +251,7 @@ class RowTurns:
                 return [turn._replace(prompt=opening + turn.prompt) for turn in turns]
             if not prompt:
                 return template.written("", side.text)
-            if self._plain_prompts:
+            if self._data.input_template is not None:
                 return [template.said(prompt.text, side.text)]
             if template.has_marks(prompt.text):
                 return template.written(template.opened(prompt.text), side.text)
@@ -193,54 +261,59 @@ class RowTurns:
                 )
             return self._of_messages((asked,), (answered,))
         except (UnparsableError, UsageError) as error:
-            raise DataError(
-                f"cannot be learned from: {error}",
-                path=row.path,
-                line=row.line,
-                repair="Leave the row out, or write it as messages (lists of role and content); sweet-rl show_tokens "
-                "shows what is learned from a file.",
-            ) from error
+            repair = "Leave the row out, or write it as messages (lists of role and content)"
+            shows = "sweet-rl show_tokens shows what is learned from a file."
+            problem, repair = f"cannot be learned from: {error}", f"{repair}; {shows}"
+            raise DataError(problem, path=row.path, line=row.line, repair=repair) from error
 
     def _of_messages(self, before: Sequence[Entry], after: Sequence[Entry]) -> list[Turn]:
-        """The assistant's turns in `after`, written by the chat template."""
+        """The assistant's turns in `after`, written by the chat template.
+
+        An end token that closes a message of the assistant is dropped, any other special token refused.
+        """
         if self._template is None:
             raise UsageError("it holds messages, and the tokenizer has no chat template to write them")
-        entries = [self._without_end(entry) for entry in (*before, *after)]
+        entries: list[Entry] = []
+        for entry in (*before, *after):
+            content = entry["content"]
+            if entry["role"] == "assistant" and isinstance(content, str) and self.end:
+                content = content.removesuffix(self.end)
+            for text in [content] if isinstance(content, str) else [part.get("text", "") for part in content]:
+                if found := self._specials.search(text) or _FOREIGN.search(text):
+                    raise UsageError(
+                        f"the {entry['role']}'s message has the mark {found[0]!r} in it, which chat templates write "
+                        "and nobody says; take it out"
+                    )
+            entries.append({**entry, "content": content})
         turns = self._template.turns(entries, first=len(before))
         if not turns:
             raise UsageError("no message of the assistant stands in it")
         return turns
 
-    def _without_end(self, entry: Entry) -> Entry:
-        """The message; an end token that closes its text is dropped, any other special token refused."""
-        content = entry["content"]
-        texts = [content] if isinstance(content, str) else [part.get("text", "") for part in content]
-        if entry["role"] == "assistant" and isinstance(content, str) and self.end:
-            texts = [content := content.removesuffix(self.end)]
-            entry = {**entry, "content": content}
-        for text in texts:
-            if found := self._specials.search(text) or _FOREIGN.search(text):
-                raise UsageError(
-                    f"the {entry['role']}'s message has the mark {found[0]!r} in it, which chat templates write and "
-                    "nobody says; take it out"
-                )
-        return entry
-
     def _played(self, side: Said) -> list[Turn]:
         """The turns of a dialogue that an agent played: as it was given and wrote them, or by the template."""
-        template = self._template
-        if template is None:
-            return [
-                Turn(turn.input, "", turn.output, self._closing(turn), turn.token_ids) for turn in side.turns
-            ]
-        exact = [turn for turn in map(self._exact, side.turns) if turn is not None]
+        template, exact = self._template, list[Turn]()
+        ends = ["" if turn.finish_reason is FinishReason.LENGTH else self.end for turn in side.turns]
+        for turn, end in zip(side.turns, ends, strict=True):
+            ids = turn.token_ids
+            if template is None:
+                exact.append(Turn(turn.input, "", turn.output, end, ids))
+            elif turn.input:  # its tokens or its prompt may be this tokenizer's own
+                said = template.said(turn.input, turn.output, cut=turn.finish_reason is FinishReason.LENGTH)
+                spelled = None
+                if ids and max(ids) < len(self._tokenizer):
+                    spelled = self._tokenizer.decode(list(ids), clean_up_tokenization_spaces=False)
+                if spelled is not None and spelled.removesuffix(self.end) == turn.output:
+                    exact.append(said._replace(ids=ids))
+                elif template.opens(turn.input):
+                    exact.append(said)
         if len(exact) == len(side.turns):
             return exact
         if not side.messages:
             raise UsageError("its turns were given prompts of another chat template, and it has no messages")
         system = self._system_of(side.turns[0].input, str(side.messages[0]["content"]))
         turns = self._of_messages(system, side.messages)
-        return [turn._replace(end=self._closing(own)) for turn, own in zip(turns, side.turns, strict=True)]
+        return [turn._replace(end=end) for turn, end in zip(turns, ends, strict=True)]
 
     def _system_of(self, given: str, asked: str) -> list[Entry]:
         """The system message in the prompt of a first turn, whichever template wrote it."""
@@ -258,102 +331,6 @@ class RowTurns:
                 'from the rest. Play with --tokenizer of the model that is trained, or set `input` to "" in its turns'
             )
         return [{"role": "system", "content": text} for text in said]
-
-    def _exact(self, turn: AgentTurn) -> Turn | None:
-        """A turn whose tokens or prompt are this tokenizer's own; else None."""
-        if self._template is None or not turn.input:
-            return None
-        said = self._template.said(turn.input, turn.output, cut=turn.finish_reason is FinishReason.LENGTH)
-        ids = turn.token_ids
-        if ids and max(ids) < len(self._tokenizer):
-            spelled = self._tokenizer.decode(list(ids), clean_up_tokenization_spaces=False)
-            if spelled.removesuffix(self.end) == turn.output:
-                return said._replace(ids=ids)
-        return said if self._template.opens(turn.input) else None
-
-    def _closing(self, turn: AgentTurn) -> str:
-        return "" if turn.finish_reason is FinishReason.LENGTH else self.end
-
-
-class TurnEncoder:
-    """Every turn of the assistant with its end token is scored; headers, other roles and the prompt never are.
-
-    - A prompt is tokenised by itself, as it was when the turn was sampled, and the turn after it.
-    - A text without the marks of the chat template is what a user said, or the assistant. A text with marks is
-      taken as the template wrote it.
-    - Sampled ids are taken as they are: a turn that was cut has no end token, and none is invented.
-    - What is too long loses whole turns, oldest first; the opening (up to the first end token: hidden
-      solution, begin token, system prompt) stays. Both sides of a pair with a prompt lose the same turns. If
-      the opening and the last turn alone do not fit, the pair is left out.
-    """
-
-    def __init__(self, tokenizer: Any, *, max_len: int, vision: Vision | None = None, **rules: Any) -> None:
-        self._tokenizer, self._vision, self._max_len = tokenizer, vision, max_len
-        self._rows = RowTurns(tokenizer, **rules)
-        ends = self._ids([self._rows.end])[0] if self._rows.end else []
-        self._end_id = ends[-1] if ends and ends[-1] in tokenizer.added_tokens_decoder else None
-        tails = ("Hello b", "I", "\nA", "\n\n<a>", "{")
-        alone = self._ids(list(tails))
-
-        def splits(before: str, which: int) -> bool:
-            ids = self._ids([before])[0] if before else []
-            whole = self._ids([before + tail for tail in tails])
-            return whole[:which] == [ids + tail for tail in alone[:which]]
-
-        # Whether a turn is tokenised behind its prompt as it is by itself: not where blanks are word parts.
-        self._context_free = not self._rows.header.endswith(" ") and splits(self._rows.header, 2)
-        # Whether what stands behind an end token is, too.
-        self._splits = self._context_free and bool(ends) and splits(self._rows.end, len(tails))
-
-    def encode(self, rows: Sequence[DataRow]) -> tuple[list[Encoded], EncodingReport]:
-        """Encoded rows in their order, without those that are too long."""
-        report = EncodingReport("texts" if rows and len(rows[0].sides) == 1 else "pairs")
-        turns = [self._turns_of(row, report) for row in rows]
-        report.counts[_NO_THOUGHTS] += self._rows.thoughts_left_out
-        found: list[Encoded] = []
-        for first in range(0, len(rows), _ROWS_AT_ONCE):
-            some = range(first, min(first + _ROWS_AT_ONCE, len(rows)))
-            texts = {
-                text: None
-                for i in some
-                for side in turns[i]
-                for part in self._parts(*side, rows[i].place)
-                for text in part[1:]
-            }
-            if not self._context_free:
-                every = [turn for i in some for side, _ in turns[i] for turn in side]
-                texts |= {text: None for turn in every for text in (turn.lead, turn.text + turn.end)}
-            known = dict(zip(texts, self._ids(list(texts)), strict=True)) if texts else {}
-            for i in some:
-                sides = self._fitted([self._branches(*side, rows[i], known) for side in turns[i]], report)
-                if sides is None:
-                    report.too_long.append(rows[i].place)
-                    continue
-                if not self._rows.end:
-                    what = "end without an end token, as the chat template writes none behind a turn"
-                    report.counts[what] += 1
-                found.append(Encoded(i, sides, rows[i]))
-        return found, report
-
-    def _turns_of(self, row: DataRow, report: EncodingReport) -> list[tuple[list[Turn], Pictures]]:
-        """The turns and the pictures of each side."""
-        carries = bool(row.prompt.text) and all(side.ids for side in row.sides)
-        own = carries and row.tokenizer == self._rows.digest
-        turns = [self._rows.of(row, side, sampled=own) for side in row.sides]
-        uses, played = "use the sampled token ids they carry", row.sides[0].turns
-        if len(row.sides) > 1:
-            foreign = "carry ids of another tokenizer: their text was tokenised"
-            report.counts[uses if own else foreign] += carries
-            if turns[0] == turns[1] and not row.twin:
-                problem = "has two sides of which the same is learned, so nothing is"
-                repair = 'Leave the row out, or say that it is meant: "guard": "twin".'
-                raise DataError(problem, path=row.path, line=row.line, repair=repair)
-        elif all(turn.ids for turn in turns[0]):
-            report.counts[uses] += 1
-        elif played and not turns[0][0].prompt.endswith(played[0].input):
-            report.counts["were played by other prompts, and are written by this model's chat template"] += 1
-        pictures = [row.prompt.pictures + side.pictures for side in row.sides]
-        return list(zip(turns, pictures, strict=True))
 
     def _parts(
         self, turns: Sequence[Turn], pictures: Pictures, place: str
@@ -411,49 +388,111 @@ class TurnEncoder:
         return found
 
     def _fitted(self, sides: list[list[Branch]], report: EncodingReport) -> tuple[Side, ...] | None:
-        """The sides cut to `max_len`; None if that cannot be done."""
-        branches = [branch for side in sides for branch in side]
-        if max(len(branch.ids) for branch in branches) > self._max_len:
+        """The sides cut to `max_len`: they lose the oldest turns behind the opening; None if that cannot be done."""
+        branches, most = [branch for side in sides for branch in side], self._data.max_len
+        if max(len(branch.ids) for branch in branches) > most:
+
+            def cut(ids: Sequence[int], room: int) -> tuple[int, int] | None:
+                if len(ids) <= room:
+                    return 0, 0
+                ends = [i + 1 for i, token in enumerate(ids[:-1]) if token == self._end_id]
+                return next(((ends[0], end) for end in ends[1:] if len(ids) - end + ends[0] <= room), None)
+
             prompts = {branch.ids[: branch.prompt_length] for branch in branches}
             if len(prompts) == 1 and (prompt := prompts.pop()):
-                room = self._max_len - max(len(branch.ids) - len(prompt) for branch in branches)
-                cuts = [self._cut(prompt, room)] * len(branches)
+                room = most - max(len(branch.ids) - len(prompt) for branch in branches)
+                cuts = [cut(prompt, room)] * len(branches)
             elif any(branch.prompt_length for branch in branches):
                 return None  # the sides would lose different turns
             else:
-                cuts = [self._cut(branch.ids, self._max_len) for branch in branches]
+                cuts = [cut(branch.ids, most) for branch in branches]
             if None in cuts:
                 return None
-            places = iter([cut for cut in cuts if cut is not None])
+            places = iter([place for place in cuts if place is not None])
             sides = [[self._without(branch, *next(places)) for branch in side] for side in sides]
-            report.counts[f"lost their oldest turns (--max_len {self._max_len})"] += 1
+            report.counts[f"lost their oldest turns (--max_len {most})"] += 1
         return tuple(Side(tuple(branch for branch in side if branch.scored)) for side in sides)
 
-    def _cut(self, ids: Sequence[int], room: int) -> tuple[int, int] | None:
-        """From where to where the oldest turns after the opening stand; None if nothing fits."""
-        if len(ids) <= room:
-            return 0, 0
-        ends = [i + 1 for i, token in enumerate(ids[:-1]) if token == self._end_id]
-        return next(((ends[0], end) for end in ends[1:] if len(ids) - end + ends[0] <= room), None)
-
     def _without(self, branch: Branch, start: int, stop: int) -> Branch:
-        """The branch without its tokens from `start` to `stop`."""
         gone = stop - start
         if not gone:
             return branch
-        spans = (span for span in branch.spans if span.end <= start or span.end > stop)
-        moved = tuple(
+        spans = tuple(
             span if span.end <= start else Span(max(span.start, stop) - gone, span.end - gone)
-            for span in spans
+            for span in branch.spans
+            if span.end <= start or span.end > stop
         )
         pictures = branch.pictures
         if self._vision is not None:
             pictures = self._vision.outside(branch.ids, pictures, start, stop)
         ids = branch.ids[:start] + branch.ids[stop:]
-        return replace(
-            branch, ids=ids, spans=moved, prompt_length=max(branch.prompt_length - gone, 0), pictures=pictures
-        )
+        return Branch(ids, spans, max(branch.prompt_length - gone, 0), pictures)
 
-    def _ids(self, texts: list[str]) -> list[list[int]]:
-        ids: list[list[int]] = self._tokenizer(texts, add_special_tokens=False)["input_ids"]
-        return ids
+
+class PublishedEncoder:
+    """Blank and end token appended, truncation from the right, the last id forced to the end token.
+
+    Without a response template every token is in the mask, the prompt's too; with one, every occurrence opens
+    a turn that lasts to the next end token. A mean divides by the whole mask, position 0 and prompt included.
+    Rows with a picture that is cut are left out.
+    """
+
+    def __init__(self, tokenizer: Any, data: DataSettings, vision: Vision | None = None) -> None:
+        if tokenizer.eos_token_id is None:
+            raise UsageError(f"The tokenizer of {tokenizer.name_or_path!r} has no end token (eos_token).")
+        self._tokenizer, self._vision, self._max_len = tokenizer, vision, data.max_len
+        self._chat: Any = TokenizerChat(tokenizer) if tokenizer.chat_template else None
+        template = data.response_template
+        self._header = None if template is None else _ids(tokenizer, [template])[0]
+
+    def encode(self, rows: Sequence[DataRow]) -> tuple[list[Encoded], EncodingReport]:
+        """Encoded pairs in the order of the rows, without those whose prompt fills `max_len`."""
+        report, pairs = EncodingReport(), list[Encoded]()
+        cut = {"truncation": True, "max_length": self._max_len}
+        texts = zip(*map(self._texts, rows), strict=True)
+        columns = (_ids(self._tokenizer, list(column), **cut) for column in texts)
+        for index, (row, (prompt, *both)) in enumerate(zip(rows, zip(*columns, strict=True), strict=True)):
+            sides = []
+            for cut_ids, said in zip(both, row.sides, strict=True):
+                ids = [*cut_ids[:-1], self._tokenizer.eos_token_id]
+                spans = self._spans(ids)
+                branch = Branch(tuple(ids), spans, len(prompt), row.prompt.pictures + said.pictures)
+                sides.append(Side((branch,), sum(end - start for start, end in spans)))
+            branches = [branch for side in sides for branch in side.branches]
+            vision = self._vision
+            whole = vision is None or all(vision.complete(one.ids, one.pictures) for one in branches)
+            if len(prompt) >= self._max_len - 2 or not whole:
+                report.too_long.append(row.place)
+            else:
+                pairs.append(Encoded(index, tuple(sides), row))
+        return pairs, report
+
+    def _texts(self, row: DataRow) -> list[str]:
+        """Prompt, and prompt with each side, with as many tokens for each picture as it has."""
+        if self._chat is None and any(said.messages for said in (row.prompt, *row.sides)):
+            raise UsageError(f"{row.place} holds messages, and the tokenizer has no chat template for them.")
+        prompt = row.prompt.text or (self._chat.render(row.prompt.messages) if row.prompt else "")
+        texts, eos = [(prompt, row.prompt.pictures)], self._tokenizer.eos_token
+        for side in row.sides:
+            text = side.text
+            if side.messages:
+                whole = self._chat.render([*row.prompt.messages, *side.messages], open_turn=False)
+                text = whole.removeprefix(prompt)
+            text = (prompt + text).rstrip("\n")
+            closed = text if text.endswith(eos) else f"{text} {eos}"
+            texts.append((closed, row.prompt.pictures + side.pictures))
+        if self._vision is None:
+            return [text for text, _ in texts]
+        return [self._vision.expanded(*one, place=row.place) for one in texts]
+
+    def _spans(self, ids: list[int]) -> tuple[Span, ...]:
+        if self._header is None:
+            return (Span(0, len(ids)),)
+        width, spans = len(self._header), list[Span]()
+        starts = [i + width for i in range(len(ids) - width + 1) if ids[i : i + width] == self._header]
+        for start in starts:
+            if start < len(ids):  # a header inside a turn lengthens it: no token counts twice
+                inside = bool(spans) and start < spans[-1].end
+                begin = spans.pop().start if inside else start
+                spans.append(Span(begin, ids.index(ids[-1], start) + 1))
+        return tuple(spans)

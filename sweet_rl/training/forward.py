@@ -1,4 +1,4 @@
-"""A batch under a model: log-probabilities of given tokens, their sums, a critic's values, rows' losses.
+"""A batch under a model: its inputs and masks, log-probabilities of given tokens, a critic's values, rows' losses.
 
 A causal model's own head makes one logit for each token of the vocabulary at every place; with 32,000 tokens
 and more that is the memory peak of training. Here only the places that predict a response reach the head, in
@@ -6,26 +6,28 @@ chunks, whose logits are made again in the backward pass. So memory depends neit
 history nor on vocabulary times responses.
 
 Axes: R rows of tokens, T places in a row, H hidden, K log-probabilities asked for, V vocabulary, O outputs,
-S sides (chosen, then rejected), B rows of a batch.
+S sides (chosen, then rejected), B rows of a batch. Of attention: N blocks of B places, H heads, D of a head.
 
 Published behaviour: docs/published/sweet_rl.md#in-training, #reward-models, #preference-training.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import inspect
+import math
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol, TypeVar
+from functools import cache
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
 
-from sweet_rl.errors import ServiceError, first_line
-from sweet_rl.training.attention import inputs_of
-from sweet_rl.training.batches import Batch, Reading, Shown, ValueBatch
-from sweet_rl.training.encoding import Encoded
+from sweet_rl.training.batches import Batch, Question, Shown, ValueBatch
 from sweet_rl.training.losses import PairLogps, pair_losses, value_losses
 from sweet_rl.training.settings import LossSettings, TrainSettings
 
@@ -33,7 +35,125 @@ CHUNK_LOGITS = 2**22  # Logits made at once: 16 MiB in float32
 # The same on a GPU, 256 MiB: each chunk reads the whole head, and adds to the gradients of all of it.
 CHUNK_LOGITS_ON_GPU = 2**26
 
+QUERIES = 512  # Queries of a block under a dense mask; fewer save more and start more kernels
+BLOCK = 128  # Queries, and keys, of a block of flex_attention
+BY_BLOCKS = "sdpa_by_blocks"  # the name that transformers knows `attention_by_blocks` by
+
 Outputs = Callable[[Tensor], Tensor]  # What a head makes of hidden states
+
+
+class RowLosses(NamedTuple):
+    """Sums over each row's units, so that any batching gives the same means.
+
+    A unit is what counts alike in a step's mean: a pair, or a token of a text (`Encoded.weight`).
+    """
+
+    total_B: Tensor  # What is minimised
+    weight_B: Tensor  # Units of each row
+    numbers: Mapping[str, Tensor]  # What is logged, as [B] each; `loss` among them
+    aux: Tensor | None = None  # A further loss of the whole batch, for each of its units
+
+
+class Objective(Protocol):
+    """A model and a micro-batch to its rows' losses."""
+
+    by_row: bool  # Whether what a row gives does not depend on the others of its micro-batch, beyond rounding
+
+    def __call__(self, model: Any, batch: Any) -> RowLosses:
+        """`model` may be wrapped for several processes."""
+
+
+class ImitationObjective:
+    """Negative log-likelihood of the agent's tokens; each token is a unit. `model` is a bare causal one."""
+
+    def __init__(self, model: Any, settings: LossSettings) -> None:
+        self._settings, self.by_row = settings, not settings.aux_loss_coef
+        self._head = ResponseHead(model)
+
+    def __call__(self, model: Any, batch: Batch) -> RowLosses:
+        logps_B, aux = self.sums(model, batch, 1)
+        return RowLosses(-logps_B, batch["weight_B"], {"loss": -logps_B}, aux)
+
+    def sums(self, model: Any, batch: Batch, of_row: int) -> tuple[Tensor, Tensor | None]:
+        """The batch's outputs [O] in float32, so many of each row; a router's weighted balance loss, where that counts."""
+        coefficient = self._settings.aux_loss_coef
+        options = {"output_router_logits": True} if coefficient else {}
+        logps_K, output = self._head.logprobs(model, batch, **options)
+        weighted_M = logps_K[batch["terms_M"]] * batch["weights_M"]
+        zeros_O = weighted_M.new_zeros(of_row * len(batch["scale_B"]))
+        sums_O = zeros_O.index_add(0, batch["outputs_M"], weighted_M)
+        aux = getattr(output, "aux_loss", None) if coefficient else None
+        return sums_O, None if aux is None else coefficient * aux
+
+
+class PreferenceObjective(ImitationObjective):
+    """A preference loss, named by the settings; the batch knows the reference's log-probabilities. A pair is a unit."""
+
+    def logps(self, model: Any, batch: Batch) -> tuple[PairLogps, Tensor | None]:
+        """Both sides' log-probabilities, reduced to one number for each response, and the balance loss."""
+        sums_O, aux = self.sums(model, batch, 3)
+        return PairLogps(*sums_O.chunk(3)), aux
+
+    def __call__(self, model: Any, batch: Batch) -> RowLosses:
+        logps, aux = self.logps(model, batch)
+        chosen_B, rejected_B = batch["reference_SB"]
+        losses = pair_losses(logps, chosen_B, rejected_B, self._settings)
+        numbers = {
+            "total_loss": losses.total_B,
+            "loss": losses.preference_B,
+            "acc": losses.accuracy_B,
+            "chosen_reward": losses.chosen_reward_B,
+            "reject_reward": losses.rejected_reward_B,
+            "reward_margin": losses.margin_B,
+        }
+        if self._settings.nll_loss_coef:
+            numbers["nll_loss"] = losses.nll_B
+        return RowLosses(losses.total_B, batch["weight_B"], numbers, aux)
+
+
+class CriticObjective:
+    """A regression head that is to give the chosen side the larger value. A pair is a unit.
+
+    `model` is a bare sequence classifier with one label. Values are at the last real token, or (published) means
+    over all positions of the batch, padding included, so they depend on what else is in the batch. Padding has
+    position 1 there, but not beside pictures, whose positions the model finds by itself.
+    """
+
+    def __init__(self, model: Any, settings: TrainSettings) -> None:
+        self._bare, self._settings, self.by_row = model, settings, not settings.published
+        self._values: list[Tensor] = []
+        self._listens = False
+
+    def __call__(self, model: Any, batch: ValueBatch) -> RowLosses:
+        chosen_B, rejected_B = self.values(model, batch).chunk(2)
+        loss_B = value_losses(chosen_B, rejected_B, self._settings)
+        numbers = {
+            "loss": loss_B,
+            "acc": (chosen_B > rejected_B).float(),
+            "chosen_reward": chosen_B,
+            "reject_reward": rejected_B,
+            "reward_margin": chosen_B - rejected_B,
+        }
+        return RowLosses(loss_B, torch.ones_like(loss_B), numbers)
+
+    def values(self, model: Any, batch: ValueBatch) -> Tensor:
+        """Values in float32, as [S]."""
+        if not self._listens:
+            # The head's own output: the model takes that before the padding's id, which texts may hold. Not
+            # before the first call, as DeepSpeed puts hooks of its own on the head, which must come first.
+            self._bare.score.register_forward_hook(lambda _head, _inputs, output: self._values.append(output))
+            self._listens = True
+        self._values.clear()
+        mask_ST, options = batch["attention_ST"], picture_inputs(self._bare, batch["ids_ST"], batch)
+        if self._settings.published:
+            options["attention_mask"] = mask_ST
+            if "pixel_values" not in options:
+                options["position_ids"] = (mask_ST.cumsum(dim=1) - 1).masked_fill(mask_ST == 0, 1)
+        model(input_ids=batch["ids_ST"], use_cache=False, **options)
+        values_ST = self._values.pop()[..., 0].float()
+        if self._settings.published:
+            return values_ST.mean(dim=-1)
+        return values_ST.gather(-1, mask_ST.sum(dim=-1, keepdim=True) - 1)[:, 0]
 
 
 def next_logprobs(logits_KV: Tensor, next_ids_K: Tensor) -> Tensor:
@@ -63,44 +183,38 @@ class ResponseHead:
     """
 
     def __init__(self, model: Any, logprobs_of: Callable[[Tensor, Tensor], Tensor] = next_logprobs) -> None:
-        self._module = model.get_output_embeddings()
-        self._logprobs_of = logprobs_of
-        self._vocabulary = model.config.get_text_config().vocab_size
+        self._bare, self._module, self._logprobs_of = model, model.get_output_embeddings(), logprobs_of
         # Whether the model gives its head's output as it is; not known before the first call.
         self._plain: bool | None = None
 
-    def logprobs(
-        self, model: Any, predictors_K: Tensor, targets_K: Tensor, inputs: dict[str, Any]
-    ) -> tuple[Tensor, Any]:
-        """Log-probabilities [K] in float32 of the targets, predicted at flat places; and the (wrapped) model's output."""
-        made: list[Tensor] = []
+    def logprobs(self, model: Any, question: Question, **options: Any) -> tuple[Tensor, Any]:
+        """The log-probabilities [K] in float32 that are asked for, and the (wrapped) model's output."""
+        inputs, made = inputs_of(self._bare, question) | options, list[Tensor]()
 
         def logprobs_of(logits_of: Outputs, hidden_KH: Tensor) -> Tensor:
-            made.append(self._chunked(logits_of, hidden_KH, targets_K))
+            made.append(self._chunked(logits_of, hidden_KH, question["targets_K"]))
             return made[0]
 
         if self._plain is not False:
-            with asked_at(self._module, predictors_K, logprobs_of):
+            with asked_at(self._module, question["predictors_K"], logprobs_of):
                 output = model(**inputs)
             if self._plain is None:  # a model may scale or cap its logits, which are log-probabilities here
                 self._plain = len(made) == 1 and torch.equal(output.logits.detach(), made[0].detach())
             if self._plain:
                 return output.logits, output
         output = model(**inputs)
-        return self._logprobs_of(output.logits.flatten(0, 1)[predictors_K], targets_K), output
+        logits_KV = output.logits.flatten(0, 1)[question["predictors_K"]]
+        return self._logprobs_of(logits_KV, question["targets_K"]), output
 
-    def _chunked(self, logits_of: Any, hidden_KH: Tensor, targets_K: Tensor) -> Tensor:
+    def _chunked(self, logits_of: Outputs, hidden_KH: Tensor, targets_K: Tensor) -> Tensor:
         def logprobs(hidden_KH: Tensor, targets_K: Tensor) -> Tensor:
             return self._logprobs_of(logits_of(hidden_KH), targets_K)
 
         logits = CHUNK_LOGITS if hidden_KH.device.type == "cpu" else CHUNK_LOGITS_ON_GPU
-        size = max(1, logits // self._vocabulary)
+        size = max(1, logits // self._bare.config.get_text_config().vocab_size)
         if len(targets_K) <= size:
             return logprobs(hidden_KH, targets_K)
-        chunks = [
-            (hidden_KH[start : start + size], targets_K[start : start + size])
-            for start in range(0, len(targets_K), size)
-        ]
+        chunks = zip(torch.split(hidden_KH, size), torch.split(targets_K, size), strict=True)
         if torch.is_grad_enabled():
             return torch.cat([checkpoint(logprobs, *chunk, use_reentrant=False) for chunk in chunks])
         return torch.cat([logprobs(*chunk) for chunk in chunks])
@@ -117,241 +231,175 @@ def picture_inputs(model: Any, ids_RT: Tensor, shown: Shown) -> dict[str, Any]:
     }
 
 
-class ReadingForward:
-    """The outputs of a `Reading` under a bare causal model, and its router's balance loss where that counts."""
-
-    def __init__(self, model: Any, *, aux_loss_coef: float = 0.0) -> None:
-        self._bare, self._aux = model, aux_loss_coef
-        self._head = ResponseHead(model)
-
-    def __call__(self, model: Any, reading: Reading, outputs: int) -> tuple[Tensor, Tensor | None]:
-        """That many outputs [O] in float32, and the weighted balance loss."""
-        inputs = inputs_of(self._bare, reading) | ({"output_router_logits": True} if self._aux else {})
-        inputs |= picture_inputs(self._bare, reading["ids_RT"], reading)
-        logps_K, output = self._head.logprobs(model, reading["predictors_K"], reading["targets_K"], inputs)
-        weighted_M = logps_K[reading["terms_M"]] * reading["weights_M"]
-        sums_O = weighted_M.new_zeros(outputs).index_add(0, reading["outputs_M"], weighted_M)
-        aux = getattr(output, "aux_loss", None) if self._aux else None
-        return sums_O, None if aux is None else self._aux * aux
+def attention_of(config: Any) -> str:
+    """The attention that a loaded model computes with: sdpa, eager, flex_attention, flash_attention_2, ..."""
+    name: str = config._attn_implementation  # it has no public name
+    return "sdpa" if name == BY_BLOCKS else name
 
 
-class PairForward(ReadingForward):
-    """Both sides of some pairs to one number for each response; see `ReadingForward`."""
+def attention_span(model: Any) -> float:
+    """How much sharing is worth for a model (`sweet_rl.training.batches.lay_out`); 0 where it is impossible.
 
-    def __call__(self, model: Any, batch: Batch) -> tuple[PairLogps, Tensor | None]:  # type: ignore[override]
-        """Log-probabilities in float32, and the balance loss."""
-        sums_O, aux = super().__call__(model, batch, 3 * len(batch["scale_B"]))
-        return PairLogps(*sums_O.chunk(3)), aux
+    Dense masks are computed whole, or in blocks of queries: a pair of tokens costs at most 4 x hidden size in
+    each layer, a token about 24 x hidden size squared. FlexAttention skips what is hidden.
+    """
+    config = model.config.get_text_config()
+    kinds = set(getattr(config, "layer_types", None) or ())
+    attention = attention_of(config)
+    if "position_ids" not in _parameters(type(model).forward) or kinds - {
+        "full_attention",
+        "sliding_attention",
+    }:
+        return 0
+    if getattr(model, "is_stateful", False) or getattr(config, "alibi", False):
+        return 0
+    if attention == "flex_attention":
+        return math.inf
+    return 6.0 * config.hidden_size if attention in {"sdpa", "eager"} else 0
 
 
-class ValueForward:
-    """Texts to a regression head's values: at the last real token, or (published) their `mean`.
+def inputs_of(model: Any, question: Question) -> dict[str, Any]:
+    """What a bare model is called with; the question's tensors are on its device.
 
-    The mean is over all positions of the batch, padding included, so it depends on what else is
-    in the batch. Padding has position 1, as in the published code, but not beside pictures, whose
-    positions the model finds by itself. `model` is a bare sequence classifier with one label.
+    Where sequences share tokens, that is an attention mask and positions of ours. Where they do not it is
+    neither: padding is on the right, so real tokens see neither padding nor wrong positions, and the fast
+    causal kernels serve. A mixture of experts gets the padding mask, as its balance loss counts tokens.
+    """
+    inputs: dict[str, Any] = {"input_ids": question["ids_RT"]}
+    inputs |= picture_inputs(model, question["ids_RT"], question)
+    if "use_cache" in _parameters(type(model).forward):
+        inputs["use_cache"] = False
+    if "attention_RT" in question:
+        inputs["attention_mask"] = question["attention_RT"]
+    if "ends_RT" not in question:
+        return inputs
+    positions_RT, ends_RT = question["positions_RT"], question["ends_RT"]
+    config = model.config.get_text_config()
+    attention = attention_of(config)
+
+    def mask(window: int | None) -> Any:
+        if attention == "flex_attention":
+            return block_mask(positions_RT, ends_RT, window)
+        added_to = None if attention == "sdpa" else model.dtype
+        return dense_mask(positions_RT, ends_RT, window, added_to=added_to)
+
+    inputs["position_ids"], window = positions_RT, getattr(config, "sliding_window", None)
+    kinds = set(getattr(config, "layer_types", None) or ())
+    if window is None or (kinds and "sliding_attention" not in kinds):
+        inputs["attention_mask"] = mask(None)
+    elif not kinds:
+        inputs["attention_mask"] = mask(window)
+    else:  # one for each kind of layer
+        inputs["attention_mask"] = {"full_attention": mask(None), "sliding_attention": mask(window)}
+    if config._attn_implementation == "sdpa":
+        config._attn_implementation = BY_BLOCKS  # from now on; what it computes is the same
+    return inputs
+
+
+@cache
+def _parameters(forward: Any) -> frozenset[str]:
+    """What a kind of model can be called with; asked for every batch."""
+    return frozenset(inspect.signature(forward).parameters)
+
+
+def sees(positions_RT: Tensor, ends_RT: Tensor, window: int | None = None) -> Callable[..., Tensor]:
+    """Whether place q of row r sees place k, as a function of (r, head, q, k), any of them tensors.
+
+    Every place sees itself, padding (whose end is 0) too: a kernel has no number for one that sees nothing.
+    With a window a token sees so many positions of its own sequence, itself included.
     """
 
-    def __init__(self, model: Any, *, mean: bool = False) -> None:
-        self._bare, self._mean = model, mean
-        self._head = model.score
-        self._values: list[Tensor] = []
-        self._listens = False
+    def mask(r: Tensor, _head: Any, q: Tensor, k: Tensor) -> Tensor:
+        seen = (k <= q) & (q < ends_RT[r, k])
+        if window is not None:
+            seen = seen & (positions_RT[r, q] - positions_RT[r, k] < window)
+        return seen | (q == k)
 
-    def __call__(
-        self, model: Any, ids_ST: Tensor, attention_ST: Tensor, shown: Shown | None = None
-    ) -> Tensor:
-        """Values in float32, as [S]; ids are padded on the right."""
-        if not self._listens:
-            # The head's own output: the model takes that before the padding's id, which texts may hold. Not
-            # before the first call, as DeepSpeed puts hooks of its own on the head, which must come first.
-            self._head.register_forward_hook(lambda _module, _inputs, output: self._values.append(output))
-            self._listens = True
-        self._values.clear()
-        options = picture_inputs(self._bare, ids_ST, shown or {})
-        if self._mean:
-            options["attention_mask"] = attention_ST
-            if "pixel_values" not in options:
-                positions_ST = (attention_ST.cumsum(dim=1) - 1).masked_fill(attention_ST == 0, 1)
-                options["position_ids"] = positions_ST
-        model(input_ids=ids_ST, use_cache=False, **options)
-        values_ST = self._values.pop()[..., 0].float()
-        if self._mean:
-            return values_ST.mean(dim=-1)
-        return values_ST.gather(-1, attention_ST.sum(dim=-1, keepdim=True) - 1)[:, 0]
+    return mask
 
 
-class RowLosses(NamedTuple):
-    """Sums over each row's units, so that any batching gives the same means.
+def dense_mask(
+    positions_RT: Tensor, ends_RT: Tensor, window: int | None = None, *, added_to: torch.dtype | None = None
+) -> Tensor:
+    """The mask of `sees` for all pairs, as [R, 1, T, T]: boolean, or what is `added_to` scores of a type."""
+    rows, length = ends_RT.shape
+    r, q, k = (
+        torch.arange(n, device=ends_RT.device).view(shape)
+        for n, shape in ((rows, (-1, 1, 1)), (length, (1, -1, 1)), (length, (1, 1, -1)))
+    )
+    seen_R1TT = sees(positions_RT, ends_RT, window)(r, None, q, k)[:, None]
+    if added_to is None:
+        return seen_R1TT
+    added_R1TT = torch.zeros(seen_R1TT.shape, dtype=added_to, device=ends_RT.device)
+    return added_R1TT.masked_fill(~seen_R1TT, torch.finfo(added_to).min)
 
-    A unit is what counts alike in a step's mean: a pair, or a token of a text (`Encoded.weight`).
+
+def block_mask(positions_RT: Tensor, ends_RT: Tensor, window: int | None = None) -> Any:
+    """The mask of `sees` in blocks, for flex_attention; those in which nothing is seen are skipped.
+
+    Made from the extremes of each block, as a mask of all pairs [T, T] would take more memory than a model
+    with long histories. With a window some blocks may be kept in which nothing is seen.
+    """
+    from torch.nn.attention.flex_attention import BlockMask  # for those who use it
+
+    length = ends_RT.shape[1]
+    lacking = -length % BLOCK
+    padded = [torch.nn.functional.pad(one, (0, lacking)) for one in (positions_RT, ends_RT)]
+    positions_RNB, ends_RNB = (one.reshape(len(one), -1, BLOCK) for one in padded)
+    blocks_N = torch.arange(ends_RNB.shape[1], device=ends_RT.device)
+    first_N1 = BLOCK * blocks_N[:, None]
+    before_NN = blocks_N < blocks_N[:, None]
+    some_RNN = before_NN & (ends_RNB.amax(-1)[:, None] > first_N1)
+    all_RNN = before_NN & (ends_RNB.amin(-1)[:, None] >= first_N1 + BLOCK)
+    if window is not None:
+        least_RN, most_RN = positions_RNB.amin(-1), positions_RNB.amax(-1)
+        some_RNN &= least_RN[:, :, None] - most_RN[:, None] < window
+        all_RNN &= most_RN[:, :, None] - least_RN[:, None] < window
+    some_RNN |= blocks_N == blocks_N[:, None]
+
+    def ordered(shown_RNN: Tensor) -> tuple[Tensor, Tensor]:
+        """How many blocks each block of queries is shown, and which, those first."""
+        shown_R1NN = shown_RNN[:, None]
+        numbers = shown_R1NN.int().argsort(dim=-1, descending=True, stable=True)
+        return shown_R1NN.sum(-1, dtype=torch.int32), numbers.int().contiguous()
+
+    return BlockMask.from_kv_blocks(
+        *ordered(some_RNN & ~all_RNN),
+        *ordered(all_RNN),
+        BLOCK_SIZE=BLOCK,
+        mask_mod=sees(positions_RT, ends_RT, window),
+        seq_lengths=(length, length),
+    )
+
+
+def attention_by_blocks(
+    module: Any,
+    query_RHTD: Tensor,
+    key_RHTD: Tensor,
+    value_RHTD: Tensor,
+    attention_mask: Tensor | None,
+    **options: Any,
+) -> tuple[Tensor, None]:
+    """Attention to the keys that the mask [R, 1, T, T] shows, as [R, T, H, D]; for causal models only.
+
+    torch's fused attention under a mask computes every pair of a query and a key, hidden or not. No query
+    sees a key behind it, in a prefix tree neither. So a block of queries is given the keys up to its own end
+    only: the same result for little more than half of the work.
     """
 
-    total_B: Tensor  # What is minimised
-    weight_B: Tensor  # Units of each row
-    numbers: Mapping[str, Tensor]  # What is logged, as [B] each; `loss` among them
-    aux: Tensor | None = None  # A further loss of the whole batch, for each of its units
+    def attend(start: int, end: int, mask: Tensor | None) -> Tensor:
+        given = query_RHTD[:, :, start:end], key_RHTD[:, :, :end], value_RHTD[:, :, :end], mask
+        found: Tensor = sdpa_attention_forward(module, *given, **options)[0]
+        return found
+
+    places, keys = query_RHTD.shape[2], key_RHTD.shape[2]
+    # Compiled it is done whole: every number of blocks would be compiled anew.
+    if torch.compiler.is_compiling() or places <= QUERIES or attention_mask is None or places != keys:
+        return attend(0, max(places, keys), attention_mask), None
+    stops = [(start, min(start + QUERIES, places)) for start in range(0, places, QUERIES)]
+    blocks = [attend(start, end, attention_mask[:, :, start:end, :end]) for start, end in stops]
+    return torch.cat(blocks, dim=1), None
 
 
-class Objective(Protocol):
-    """A model and a micro-batch to its rows' losses."""
-
-    by_row: bool  # Whether what a row gives does not depend on the others of its micro-batch, beyond rounding
-
-    def __call__(self, model: Any, batch: Any) -> RowLosses:
-        """`model` may be wrapped for several processes."""
-
-
-class PreferenceObjective:
-    """A preference loss, named by the settings; the batch knows the reference's log-probabilities. A pair is a unit."""
-
-    def __init__(self, model: Any, settings: LossSettings) -> None:
-        self._settings, self.by_row = settings, not settings.aux_loss_coef
-        self._forward = PairForward(model, aux_loss_coef=settings.aux_loss_coef)
-
-    def __call__(self, model: Any, batch: Batch) -> RowLosses:
-        logps, aux = self._forward(model, batch)
-        chosen_B, rejected_B = batch["reference_SB"]
-        losses = pair_losses(logps, chosen_B, rejected_B, self._settings)
-        numbers = {
-            "total_loss": losses.total_B,
-            "loss": losses.preference_B,
-            "acc": losses.accuracy_B,
-            "chosen_reward": losses.chosen_reward_B,
-            "reject_reward": losses.rejected_reward_B,
-            "reward_margin": losses.margin_B,
-        }
-        if self._settings.nll_loss_coef:
-            numbers["nll_loss"] = losses.nll_B
-        return RowLosses(losses.total_B, batch["weight_B"], numbers, aux)
-
-
-class ImitationObjective:
-    """Negative log-likelihood of the agent's tokens; each token is a unit."""
-
-    def __init__(self, model: Any, settings: LossSettings) -> None:
-        self.by_row = not settings.aux_loss_coef
-        self._forward = ReadingForward(model, aux_loss_coef=settings.aux_loss_coef)
-
-    def __call__(self, model: Any, batch: Batch) -> RowLosses:
-        logps_B, aux = self._forward(model, batch, len(batch["scale_B"]))
-        return RowLosses(-logps_B, batch["weight_B"], {"loss": -logps_B}, aux)
-
-
-class CriticObjective:
-    """A regression head that is to give the chosen side the larger value. A pair is a unit."""
-
-    def __init__(self, model: Any, settings: TrainSettings) -> None:
-        self._settings, self.by_row = settings, not settings.published
-        self._forward = ValueForward(model, mean=settings.published)
-
-    def __call__(self, model: Any, batch: ValueBatch) -> RowLosses:
-        values_S = self._forward(model, batch["ids_ST"], batch["attention_ST"], batch)
-        chosen_B, rejected_B = values_S.chunk(2)
-        loss_B = value_losses(chosen_B, rejected_B, self._settings)
-        numbers = {
-            "loss": loss_B,
-            "acc": (chosen_B > rejected_B).float(),
-            "chosen_reward": chosen_B,
-            "reject_reward": rejected_B,
-            "reward_margin": chosen_B - rejected_B,
-        }
-        return RowLosses(loss_B, torch.ones_like(loss_B), numbers)
-
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-
-MOST_TOKENS = 32_768  # No more than that, whatever is free: other programs may want it
-# Share of a GPU's memory that stays free: it comes in pieces, and other programs use the same GPU.
-MARGIN = 0.1
-PADDING = 0.2  # Share of a micro-batch's places that are left for padding, which packs do not count
-CARD = "cuda"  # The kind of device whose memory is measured
-REPAIR = (
-    "Use --gradient_checkpointing True or --bf16 True, lower --max_tokens_per_batch, "
-    "--micro_train_batch_size or --max_len, or end what else uses the memory."
-)
-
-_EXHAUSTED = re.compile(r"out of memory|can't allocate memory|not enough memory|ALLOC_FAILED", re.IGNORECASE)
-
-
-def exhausted(error: BaseException) -> bool:
-    """Whether an error is torch's way of saying that memory, of a GPU or the machine's, does not suffice."""
-    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
-        return True
-    return isinstance(error, RuntimeError) and _EXHAUSTED.search(str(error)) is not None
-
-
-@contextmanager
-def explained(repair: str) -> Iterator[None]:
-    """Raises ServiceError, with what to do about it, where memory does not suffice."""
-    try:
-        yield
-    except (RuntimeError, MemoryError) as error:
-        if not exhausted(error):
-            raise
-        raise ServiceError(f"Out of memory: {first_line(error)[:200]} {repair}") from error
-
-
-def by_halves(items: Sequence[Item], work: Callable[[Sequence[Item]], Result]) -> Iterator[Result]:
-    """What `work` gives for all items, or, where memory does not suffice, for parts of them one by one."""
-    waiting = [items]
-    while waiting:
-        part = waiting.pop()
-        try:
-            result = work(part)
-        except (RuntimeError, MemoryError) as error:
-            if len(part) == 1 or not exhausted(error):
-                raise
-        else:
-            yield result
-            continue
-        free_cache()  # here the error is gone, and with it what the pass had made
-        waiting += [part[len(part) // 2 :], part[: len(part) // 2]]
-
-
-def places(batch: Mapping[str, Any]) -> int:
-    """Tokens of a batch of `sweet_rl.training.batches`, padding included: what its memory goes by."""
-    number: int = (batch["ids_RT"] if "ids_RT" in batch else batch["ids_ST"]).numel()
-    return number
-
-
-def free_cache() -> None:
-    """Give back what torch keeps for later; nothing without a GPU."""
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-
-
-def tokens_that_fit(
-    rows: Sequence[Encoded], work: Callable[[Sequence[Encoded]], int], *, reserve: int, device: torch.device
-) -> int:
-    """Tokens of a micro-batch for which a GPU, with the model on it, has room beside `reserve` bytes.
-
-    `work` is a forward and backward pass over some rows, and gives its `places`. Passes over the longest rows
-    show what a further token takes. Raises torch's error where the longest row alone is too large.
-    """
-
-    def measured(count: int) -> tuple[int, int]:
-        torch.cuda.reset_peak_memory_stats(device)
-        return work(longest[:count]), torch.cuda.max_memory_allocated(device)
-
-    longest = sorted(rows, key=lambda row: -row.length)
-    work(longest[:1])  # gradients are there from now on, and what kernels keep
-    held = torch.cuda.memory_allocated(device)
-    few, least = measured(1)
-    needed = max(few, longest[0].length)
-    many, most, count = few, least, 1
-    try:
-        while many < 2 * few and count < len(longest):
-            count = min(2 * count, len(longest))
-            many, most = measured(count)
-    except RuntimeError as error:
-        if not exhausted(error):
-            raise
-        return needed
-    a_place = (most - least) / (many - few) if most > least and many > few else (least - held) / few
-    free_cache()
-    free, whole = torch.cuda.mem_get_info(device)
-    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    room = free + kept - reserve - MARGIN * whole - (least - held)
-    return max(needed, min(MOST_TOKENS, few + int(room / max(a_place, 1.0))))
+AttentionInterface.register(BY_BLOCKS, attention_by_blocks)
+AttentionMaskInterface.register(BY_BLOCKS, sdpa_mask)

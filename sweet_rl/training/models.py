@@ -46,14 +46,14 @@ def load_tokenizers(settings: ModelSettings) -> Any:
     return tokenizer
 
 
-def load_model(name: str, settings: ModelSettings, *, half: bool = False) -> Any:
-    """A causal model in evaluation mode, on the CPU, which may see; `half`: in bfloat16, whatever `dtype` says."""
-    return _loaded(causal_kind, name, settings, half=half)[0]
+def load_model(name: str, settings: ModelSettings) -> Any:
+    """A causal model in evaluation mode, on the CPU, which may see."""
+    return _loaded(causal_kind, name, settings)[0]
 
 
-def load_critic(name: str, settings: ModelSettings, *, half: bool = False) -> Any:
+def load_critic(name: str, settings: ModelSettings) -> Any:
     """The same with a regression head; one that is new is drawn with deviation 1/(hidden + 1)."""
-    model, missing = _loaded(critic_kind, name, settings, half=half, num_labels=1)
+    model, missing = _loaded(critic_kind, name, settings, num_labels=1)
     head = getattr(model, "score", None)
     if head is None:
         raise UsageError(f"{name!r} is not a causal language model with a head `score`; name one that is.")
@@ -90,11 +90,10 @@ def critic_kind(config: Any) -> Any:
 
 
 def _loaded(
-    kind_of: Callable[[Any], Any], name: str, settings: ModelSettings, *, half: bool, **more: Any
+    kind_of: Callable[[Any], Any], name: str, settings: ModelSettings, **more: Any
 ) -> tuple[Any, Collection[str]]:
     """The model, and the names of weights that its checkpoint lacks."""
-    dtype = torch.bfloat16 if half else _DTYPES.get(settings.dtype, torch.float32)
-    options: dict[str, Any] = {"dtype": dtype}
+    options: dict[str, Any] = {"dtype": _DTYPES.get(settings.dtype, torch.float32)}
     if (attention := _attention(settings)) != "auto":
         options["attn_implementation"] = attention
     if settings.load_in_4bit:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, pairwise
+from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,10 @@ import torch
 from sweet_rl import tracking
 from sweet_rl.errors import UsageError
 from sweet_rl.policies.weights import causal_kind, context_length, loaded_on
-from sweet_rl.training import forward
-from sweet_rl.training.attention import attention_span, inputs_of
-from sweet_rl.training.batches import Question, Reader, common_prefix, to_device
-from sweet_rl.training.forward import ResponseHead
+from sweet_rl.training.batches import Reader, neighbours, to_device
+from sweet_rl.training.forward import ResponseHead, attention_span, inputs_of
 from sweet_rl.training.models import critic_kind
-from sweet_rl.training.steps import shared_batches
+from sweet_rl.training.steps import by_halves, explained, shared_batches
 
 Ids = tuple[int, ...]
 Pair = tuple[Ids, Ids]  # A context and a candidate after it
@@ -75,72 +73,57 @@ class CandidateScorer:
         `candidates[r]` continue `contexts[r]`. What they begin with in common is read once. With a regression
         head each candidate has a list of one value instead. ServiceError: memory does not suffice.
         """
-        found: dict[Pair, list[float]] = {
-            (tuple(context), tuple(candidate)): []
-            for context, row in zip(contexts, candidates, strict=True)
-            for candidate in row
-        }
-        if not all(context and candidate for context, candidate in found):
-            raise ValueError("a context or a candidate has no tokens")
-        work = self._values if self.has_value_head else self._logprobs
-        with forward.explained("Lower --max_batch_tokens, and run the same command with --to_continue."):
-            for batch in self._batches(found):
-                values = chain.from_iterable(forward.by_halves(batch, work))
-                found.update(zip(batch, values, strict=True))
-                if self._stopped.is_set():
-                    raise RuntimeError("the scorer was stopped")
-        return [
-            [found[tuple(context), tuple(candidate)] for candidate in row]
+        rows = [
+            [(tuple(context), tuple(candidate)) for candidate in row]
             for context, row in zip(contexts, candidates, strict=True)
         ]
+        pairs = list(dict.fromkeys(chain.from_iterable(rows)))
+        if not all(context and candidate for context, candidate in pairs):
+            raise ValueError("a context or a candidate has no tokens")
+        sequences = [np.array([*context, *candidate], dtype=np.uint32) for context, candidate in pairs]
+        order, shared = neighbours(sequences)  # those with a common prefix together; shared tokens count once
+        if not self._reader.attention_span:
+            shared = [0] * len(order)
+        lengths, found = [len(ids) for ids in sequences], dict[Pair, list[float]]()
+
+        @torch.inference_mode()
+        def work(numbers: Sequence[int]) -> list[list[float]]:
+            return self._values([(sequences[number], len(pairs[number][0])) for number in numbers])
+
+        with explained("Lower --max_batch_tokens, and run the same command with --to_continue."):
+            for batch in shared_batches(order, lengths, shared, self._budget):
+                values = chain.from_iterable(by_halves(batch, work))
+                found.update(zip([pairs[number] for number in batch], values, strict=True))
+                if self._stopped.is_set():
+                    raise RuntimeError("the scorer was stopped")
+        return [[found[pair] for pair in row] for row in rows]
 
     def stop(self) -> None:
         """End a `score` that runs in another thread after the batch at hand; its result is not used."""
         self._stopped.set()
 
-    def _batches(self, pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
-        """Pairs with a common prefix together, as many as the budget allows; shared tokens count once."""
-        ordered = sorted(pairs)
-        arrays = [_array(pair) for pair in ordered]
-        shared = [0] * len(arrays)
-        if self._reader.attention_span:
-            shared[1:] = (common_prefix(one, other) for one, other in pairwise(arrays))
-        lengths = [len(ids) for ids in arrays]
-        for batch in shared_batches(range(len(arrays)), lengths, shared, self._budget):
-            yield [ordered[number] for number in batch]
+    def _values(self, batch: Sequence[tuple[np.ndarray, int]]) -> list[list[float]]:
+        """Of sequences and where their candidates begin: log-probabilities of these, or the head's value.
 
-    @torch.inference_mode()
-    def _logprobs(self, batch: Sequence[Pair]) -> list[list[float]]:
-        asked = [
-            (i, np.arange(len(context), len(context) + len(candidate)))
-            for i, (context, candidate) in enumerate(batch)
+        A head's value is that at the last token, or its mean over the sequence.
+        """
+        sequences = [ids for ids, _ in batch]
+        if self.has_value_head:  # what would follow a token is asked for, so that the token itself is read
+            sequences = [np.append(ids, np.uint32(0)) for ids in sequences]
+        starts = [1 if self.has_value_head else start for _, start in batch]
+        asked = [(i, np.arange(start, len(sequences[i]))) for i, start in enumerate(starts)]
+        question, places = self._reader.ask(sequences, asked)
+        question = to_device(question, self._model.device)
+        if not self.has_value_head:
+            logps_K = self._head.logprobs(self._model, question)[0].cpu().numpy()
+            return [logps_K[at].tolist() for at in places]
+        body = self._model.base_model
+        hidden_KH = body(**inputs_of(body, question)).last_hidden_state.flatten(0, 1)[
+            question["predictors_K"]
         ]
-        question, places = self._asked(batch, asked)
-        inputs = inputs_of(self._model, question)
-        logps_K, _ = self._head.logprobs(self._model, question["predictors_K"], question["targets_K"], inputs)
-        values = logps_K.cpu().numpy()
-        return [values[at].tolist() for at in places]
-
-    @torch.inference_mode()
-    def _values(self, batch: Sequence[Pair]) -> list[list[float]]:
-        """The head's value at the last token of context and candidate, or its mean over both."""
-        # What would follow a token is asked for, so that the token itself is read.
-        longer = [(context, (*candidate, 0)) for context, candidate in batch]
-        asked = [
-            (i, np.arange(1, len(context) + len(candidate))) for i, (context, candidate) in enumerate(longer)
-        ]
-        question, places = self._asked(longer, asked)
-        hidden_RTH = self._model.base_model(**inputs_of(self._model.base_model, question)).last_hidden_state
-        hidden_KH = hidden_RTH.flatten(0, 1)[question["predictors_K"]]
         values_K = self._model.score(hidden_KH)[:, 0].float().cpu().numpy()
         mean = getattr(self._model.config, "critic_value", "last") == "mean"
         return [[float(values_K[at].mean() if mean else values_K[at[-1]])] for at in places]
-
-    def _asked(
-        self, batch: Sequence[Pair], asked: Sequence[tuple[int, np.ndarray]]
-    ) -> tuple[Question, list[np.ndarray]]:
-        question, places = self._reader.ask([_array(pair) for pair in batch], asked)
-        return to_device(question, self._model.device), places
 
 
 class ScorerInThread:
@@ -164,10 +147,6 @@ class ScorerInThread:
         except asyncio.CancelledError:
             self._scorer.stop()
             raise
-
-
-def _array(pair: Sequence[Ids]) -> np.ndarray:
-    return np.array([*chain.from_iterable(pair)], dtype=np.uint32)
 
 
 def is_value_model(config: Any) -> bool:

@@ -285,8 +285,9 @@ def trl_tokenizer(name, text, ends):
 
 def learned(tokenizer, rows):
     from sweet_rl.training.encoding import TurnEncoder
+    from sweet_rl.training.settings import DataSettings
 
-    return TurnEncoder(tokenizer, max_len=100_000).encode(rows)[0]
+    return TurnEncoder(tokenizer, DataSettings(dataset="", max_len=100_000)).encode(rows)[0]
 
 
 def pair_of(row):
@@ -319,8 +320,7 @@ def test_every_template_of_trl_on_three_turns_and_on_a_completion(shared):
     from jinja2 import TemplateError
 
     from sweet_rl.training.data import Gallery, _text
-    from sweet_rl.training.encoders import scored_texts
-    from sweet_rl.training.encoding import TurnEncoder
+    from sweet_rl.training.encoding import TurnEncoder, scored_texts
     from sweet_rl.training.settings import DataSettings
 
     ends = json.loads((shared / "cases/templates/trl_ends.json").read_text())
@@ -353,5 +353,5 @@ def test_every_template_of_trl_on_three_turns_and_on_a_completion(shared):
                 assert branch.ids[: len(ids)] == ids and len(ids) <= start, name
         row = {"prompt": asked, "completion": [{"role": "assistant", "content": "Four."}]}
         texts = [_text(row, "texts.jsonl", 1, DataSettings(dataset="texts.jsonl"), Gallery())]
-        (encoded,) = TurnEncoder(tokenizer, max_len=100_000).encode(texts)[0]
+        (encoded,) = TurnEncoder(tokenizer, DataSettings(dataset="", max_len=100_000)).encode(texts)[0]
         assert scored_texts(encoded.branches, tokenizer) == [f"Four.{end}"], name

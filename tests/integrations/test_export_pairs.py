@@ -184,7 +184,7 @@ def as_trained_here(tmp_path, tok):
     rows = read_pairs(DataSettings(dataset=str(tmp_path / "pairs.jsonl")), seed=0)[0]
     return [
         [list(branch.ids) for branch in one.branches]
-        for one in TurnEncoder(tok, max_len=10_000).encode(rows)[0]
+        for one in TurnEncoder(tok, DataSettings(dataset="", max_len=10_000)).encode(rows)[0]
     ]
 
 

@@ -19,12 +19,16 @@ from transformers import (
 )
 
 from sweet_rl.policies.weights import loaded_on
-from sweet_rl.training import attention
-from sweet_rl.training import forward as forward_of
-from sweet_rl.training.attention import attention_span, block_mask, dense_mask, inputs_of, sees
+from sweet_rl.training import forward as attention
 from sweet_rl.training.batches import Collator, Reader, lay_out, to_device, token_weights
-from sweet_rl.training.forward import PairForward, ResponseHead
-from sweet_rl.training.losses import pair_losses
+from sweet_rl.training.forward import (
+    PreferenceObjective,
+    ResponseHead,
+    attention_span,
+    block_mask,
+    dense_mask,
+    sees,
+)
 from sweet_rl.training.models import add_adapter
 from sweet_rl.training.runs import reader
 from sweet_rl.training.settings import LossSettings, ModelSettings, TrainSettings
@@ -60,15 +64,15 @@ def made(config, kind="sdpa"):
 def losses_and_gradients(model, pairs, span, reduction="turn"):
     """Losses of all pairs in one batch, and all gradients."""
     bare = model.get_base_model() if hasattr(model, "get_base_model") else model
-    forward = PairForward(bare)
     model.zero_grad()
     settings = LossSettings(nll_loss_coef=0.3, reduction=reduction)
+    objective = PreferenceObjective(bare, settings)
     total = []
     batches = [pairs] if span else [[pair] for pair in pairs]
     for batch in batches:
         read = Collator(reduction, Reader(0, span))([(pair, 1.0) for pair in batch])
         assert ("ends_RT" in read) == (span > 0)
-        total_B = pair_losses(forward(model, read)[0], *read["reference_SB"], settings).total_B
+        total_B = objective(model, read).total_B
         total_B.sum().backward()
         total += total_B.tolist()
     return total, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
@@ -140,7 +144,7 @@ def test_without_logits_numbers_and_gradients_are_those_of_all_logits(kind, monk
     """Beside the arithmetic written plainly: every logit of every place, in one table."""
     model = made(KINDS[kind], "eager")
     pairs = turns(2, history=20)
-    monkeypatch.setattr(forward_of, "CHUNK_LOGITS", 256 * 3)
+    monkeypatch.setattr(attention, "CHUNK_LOGITS", 256 * 3)
 
     def plain(side):
         (branch,) = side.branches
@@ -155,7 +159,7 @@ def test_without_logits_numbers_and_gradients_are_those_of_all_logits(kind, monk
         return sums, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
     read = Collator("sum", Reader(0, attention_span(model)))([(pair, 1.0) for pair in pairs])
-    logps = PairForward(model)(model, read)[0]
+    logps, _ = PreferenceObjective(model, LossSettings()).logps(model, read)
     ours = gradients(logps.chosen_B, logps.rejected_B)
     chosen, rejected = (plain(pair.sides[0]) for pair in pairs), (plain(pair.sides[1]) for pair in pairs)
     assert_equal(ours, gradients(torch.stack([*chosen]), torch.stack([*rejected])))
@@ -297,10 +301,7 @@ def weights_gradient(model, read, asked, device, *, bf16):
     question, places = read.ask(*asked)
     question = to_device(question, device)
     with torch.autocast(device, torch.bfloat16, enabled=bf16):
-        inputs = inputs_of(model, question)
-        logps, _ = ResponseHead(model).logprobs(
-            model, question["predictors_K"], question["targets_K"], inputs
-        )
+        logps, _ = ResponseHead(model).logprobs(model, question)
     logps = logps[torch.from_numpy(np.concatenate(places)).to(device)]
     (logps * torch.linspace(-1, 1, len(logps), device=device)).sum().backward()
     gradient = torch.cat([one.grad.flatten() for one in model.parameters()])

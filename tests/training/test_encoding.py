@@ -8,8 +8,7 @@ from sweet_rl.chat import PlainChat, TokenizerChat, as_json, tokenizer_digest
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.training.batches import Collator, Reader
 from sweet_rl.training.data import DataRow, Said, read_pair, read_texts
-from sweet_rl.training.encoders import scored_texts
-from sweet_rl.training.encoding import TurnEncoder
+from sweet_rl.training.encoding import TurnEncoder, scored_texts
 from sweet_rl.training.settings import DataSettings
 from sweet_rl.types import Message
 from tests.chat.test_turns import THINKING
@@ -26,7 +25,7 @@ def tokenizer():
 
 
 def encode(tokenizer, *rows, max_len=512, **options):
-    return TurnEncoder(tokenizer, max_len=max_len, **options).encode(list(rows))
+    return TurnEncoder(tokenizer, DataSettings(dataset="", max_len=max_len, **options)).encode(list(rows))
 
 
 def row(chosen, rejected, prompt="", chosen_ids=None, rejected_ids=None, **more):
@@ -64,7 +63,7 @@ def test_a_plain_prompt_is_what_a_user_said(tokenizer):
     _, pair = read(tokenizer, plain | {"prompt": "Question: what?", "system": "Be terse."})
     assert tokenizer.decode(pair.branches[0].ids).startswith(f"<|begin|>{turn('system', 'Be terse.')}")
     rows = [row("yes", "no", "Q: what? A: ")]
-    ((pair,), _) = encode(tokenizer, *rows, plain_prompts=True)  # --input_template
+    ((pair,), _) = encode(tokenizer, *rows, input_template="{}")
     assert tokenizer.decode(pair.branches[0].ids) == f"Q: what? A: yes{TURN_END}"
 
 
@@ -187,13 +186,13 @@ def test_the_headers_beginning_means_the_whole_header(tokenizer):
 
 def imitated(tokenizer, path, *rows):
     texts, _ = read_texts(DataSettings(dataset=str(write_pairs(path / "texts.jsonl", rows))))
-    encoded, report = TurnEncoder(tokenizer, max_len=9999).encode(texts)
+    encoded, report = TurnEncoder(tokenizer, DataSettings(dataset="", max_len=9999)).encode(texts)
     return [scored_texts(text.branches, tokenizer) for text in encoded], encoded, report
 
 
 def test_every_turn_of_the_agent_is_imitated_and_nothing_else(tokenizer):
     text = f"<|begin|>{turn('user', 'What?')}{turn('assistant', 'A list.')}{turn('user', 'Yes')}{OPEN}It is zero."
-    ((whole,), _) = TurnEncoder(tokenizer, max_len=99).encode([DataRow(Said(), (Said(text),), "f", 1)])
+    ((whole,), _) = encode(tokenizer, DataRow(Said(), (Said(text),), "f", 1), max_len=99)
     batch = Collator("sum", Reader(0))([(whole, 1.0)])
     imitated = batch["targets_K"].tolist()
     assert batch["predictors_K"].tolist() == sorted(batch["predictors_K"].tolist())

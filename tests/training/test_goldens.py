@@ -35,15 +35,13 @@ def encoded(settings, golden, policy):
     """The pairs of a golden's settings as token ids and masks."""
     from sweet_rl.chat import load_tokenizer
     from sweet_rl.training.data import read_pairs
-    from sweet_rl.training.encoders import PublishedEncoder
+    from sweet_rl.training.encoding import PublishedEncoder
     from sweet_rl.training.settings import DataSettings
 
-    rows = read_pairs(
-        DataSettings(dataset=str(golden / settings["input"]), prompt_key=settings.get("prompt_key")), seed=0
-    )[0]
-    encoder = PublishedEncoder(
-        load_tokenizer(policy), max_len=settings["max_len"], response_template=settings["response_template"]
-    )
+    rules = {name: settings.get(name) for name in ("prompt_key", "max_len", "response_template")}
+    data = DataSettings(dataset=str(golden / settings["input"]), **rules)
+    rows = read_pairs(data, seed=0)[0]
+    encoder = PublishedEncoder(load_tokenizer(policy), data)
     pairs, report = encoder.encode(rows)
     assert report.too_long == []
     return pairs
@@ -96,7 +94,7 @@ def test_gradients(name, span, golden, expected, policy):
     from transformers import AutoModelForCausalLM
 
     from sweet_rl.training.batches import Collator, Reader
-    from sweet_rl.training.forward import PairForward
+    from sweet_rl.training.forward import PreferenceObjective
     from sweet_rl.training.losses import pair_losses
     from sweet_rl.training.settings import LossSettings
 
@@ -110,11 +108,14 @@ def test_gradients(name, span, golden, expected, policy):
         **{name: settings[name] for name in names},
     )
     model = AutoModelForCausalLM.from_pretrained(policy)
-    forward, gradients = PairForward(model), load_file(golden / "expected_grads_layer0_q_proj.safetensors")
+    objective, gradients = (
+        PreferenceObjective(model, losses),
+        load_file(golden / "expected_grads_layer0_q_proj.safetensors"),
+    )
     for pair, item in zip(encoded(settings, golden, policy), variant["items"], strict=True):
         model.zero_grad()
         batch = Collator(reduction, Reader(0, span))([(pair, 1.0)])
-        logps, _ = forward(model, batch)
+        logps, _ = objective.logps(model, batch)
         chosen, rejected = (torch.tensor([item[f"reference_{side}_logp"]]) for side in ("chosen", "rejected"))
         pair_losses(logps, chosen, rejected, losses).total_B.mean().backward()
         grads = [parameter.grad for parameter in model.parameters()]

@@ -11,11 +11,11 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from sweet_rl.commands.rank_best_of_n import rank_best_of_n
 from sweet_rl.commands.train import train_reward_model
 from sweet_rl.errors import UsageError
-from sweet_rl.training.forward import ValueForward
+from sweet_rl.training.forward import CriticObjective
 from sweet_rl.training.losses import LOSSES, PairLogps, check_loss, pair_losses, value_losses
 from sweet_rl.training.models import load_critic
 from sweet_rl.training.scoring import CandidateScorer
-from sweet_rl.training.settings import LossSettings, ModelSettings
+from sweet_rl.training.settings import LossSettings, ModelSettings, TrainSettings
 from sweet_rl.training.steps import rate_factor
 from tests.training.pairs import dialogue_pairs, turn, write_pairs
 
@@ -140,13 +140,18 @@ class Identity:
 
 
 def test_the_value_at_the_last_token_and_the_published_mean_by_hand():
-    ids = torch.tensor([[3, 5, 7], [2, 9, 9]])  # the second text is [2, 9]; its padding is 9, too
-    attention = torch.tensor([[1, 1, 1], [1, 1, 0]])
+    batch = {
+        "ids_ST": torch.tensor([[3, 5, 7], [2, 9, 9]])
+    }  # the second text is [2, 9]; its padding is 9, too
+    batch["attention_ST"] = torch.tensor([[1, 1, 1], [1, 1, 0]])
+
+    def values(published):
+        return CriticObjective(model, TrainSettings(dataset="", compat=published)).values(model, batch)
+
     model = Identity()
-    assert ValueForward(model)(model, ids, attention).tolist() == [7, 9]
+    assert values("fixed").tolist() == [7, 9]
     model = Identity()
-    values = ValueForward(model, mean=True)(model, ids, attention)
-    assert values.tolist() == pytest.approx([5, 20 / 3])  # padding included
+    assert values("published").tolist() == pytest.approx([5, 20 / 3])  # padding included
     assert model.options["position_ids"].tolist() == [[0, 1, 2], [0, 1, 1]]
 
 

@@ -9,7 +9,7 @@ from transformers import LlamaForCausalLM, LlamaForSequenceClassification
 
 from sweet_rl.commands.train import train_dpo, train_reward_model, train_sft
 from sweet_rl.errors import ServiceError
-from sweet_rl.training import forward
+from sweet_rl.training import steps
 from sweet_rl.training.scoring import CandidateScorer
 from tests.training.pairs import dialogue_pairs, write_dialogues, write_pairs
 from tests.training.test_runs import weights
@@ -155,13 +155,13 @@ class Card:
         ([5, 100, 7], {"size": 10_000, "others": 3000}, 0, 495),
         ([100], {"size": 10_000}, 0, 761),  # one row shows no more than a proportion: 10.5 bytes
         ([5, 100, 7], {"size": 2500}, 0, 100),  # the longest row and no more
-        ([5, 100, 7], {"size": 10**9}, 0, forward.MOST_TOKENS),
+        ([5, 100, 7], {"size": 10**9}, 0, steps.MOST_TOKENS),
     ],
 )
 def test_a_batch_has_as_many_tokens_as_a_card_has_room_for(lengths, card, reserve, wanted, monkeypatch):
     rows = [SimpleNamespace(length=length) for length in lengths]
     card = Card(monkeypatch, **card)
-    assert forward.tokens_that_fit(rows, card.read, reserve=reserve, device="cuda") == wanted
+    assert steps.tokens_that_fit(rows, card.read, reserve=reserve, device="cuda") == wanted
 
 
 @pytest.mark.parametrize("held_out", [0.2, 0.9])
@@ -170,8 +170,8 @@ def test_on_a_gpu_training_measures_how_much_it_takes(held_out, steady, data, tm
     flags = {"eval_fraction": held_out, "max_samples": 7 if held_out == 0.9 else 20}
     by_rows = run(train_sft, steady, data, tmp_path / "rows", micro_train_batch_size=3, **flags)
     room = 500 if held_out == 0.2 else 1
-    monkeypatch.setattr(forward, "CARD", "cpu")
-    monkeypatch.setattr(forward, "tokens_that_fit", lambda rows, work, **_: work(rows[:2]) and room)
+    monkeypatch.setattr(steps, "CARD", "cpu")
+    monkeypatch.setattr(steps, "tokens_that_fit", lambda rows, work, **_: work(rows[:2]) and room)
     sizes = room_for(monkeypatch, 10**6)
     capsys.readouterr()
     measured = run(train_sft, steady, data, tmp_path / "card", **flags)

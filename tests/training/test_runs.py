@@ -330,7 +330,7 @@ def test_a_reference_of_another_family_is_refused(steady, pairs, golden, policy,
 def token_mean(model, dataset):
     """Mean over all imitated tokens of all rows and its gradient's norm, by plain passes over single texts."""
     texts, _ = read_texts(DataSettings(dataset=str(dataset)), min_reward=1.0)
-    encoder = TurnEncoder(AutoTokenizer.from_pretrained(model), max_len=512)
+    encoder = TurnEncoder(AutoTokenizer.from_pretrained(model), DataSettings(dataset=""))
     network, losses = AutoModelForCausalLM.from_pretrained(model).eval(), []
     for text in encoder.encode(texts)[0]:
         (branch,) = text.branches

@@ -11,8 +11,8 @@ import pytest
 
 from sweet_rl.cli import load
 from sweet_rl.errors import UsageError
+from sweet_rl.training.processes import deepspeed_config, fsdp_config, scoring_config
 from sweet_rl.training.settings import TrainSettings
-from sweet_rl.training.sharding import deepspeed_config, fsdp_config, scoring_config
 from tests.conftest import ROOT
 from tests.training.pairs import dialogue_pairs, write_pairs
 
@@ -110,38 +110,36 @@ def test_fsdps_configuration():
 
 
 def test_engines_by_processes_and_flags(monkeypatch):
-    from sweet_rl.training import sharding
+    from sweet_rl.training import processes
 
     def engine(**flags):
-        return sharding.engine_of(settings(**flags)), sharding.shards_weights(settings(**flags))
+        return processes.engine_of(settings(**flags)), processes.shards_weights(settings(**flags))
 
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     assert engine() == engine(shard_with="fsdp2") == (None, False)
     assert engine(adam_offload=True) == ("deepspeed", False)
     with pytest.raises(UsageError, match="--adam_offload: with one process only --shard_with deepspeed"):
-        sharding.check_engine(settings(shard_with="fsdp2", adam_offload=True), cuda=False)
+        processes.check_engine(settings(shard_with="fsdp2", adam_offload=True), cuda=False)
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert engine() == ("deepspeed", False)
     assert engine(zero_stage=0) == (None, False)
     assert engine(zero_stage=3) == ("deepspeed", True)
     assert engine(shard_with="fsdp2") == ("fsdp2", True)
-    assert sharding.describe(settings(zero_stage=3)) == "DeepSpeed ZeRO-3 over 2 processes"
     with pytest.raises(UsageError, match="--load_in_4bit: quantised weights are not sharded"):
-        sharding.check_engine(settings(shard_with="fsdp2", load_in_4bit=True), cuda=True)
+        processes.check_engine(settings(shard_with="fsdp2", load_in_4bit=True), cuda=True)
     with pytest.raises(UsageError, match="--torch_compile works with one process only"):
-        sharding.check_engine(settings(shard_with="fsdp2", torch_compile=True), cuda=True)
+        processes.check_engine(settings(shard_with="fsdp2", torch_compile=True), cuda=True)
     with pytest.raises(UsageError, match="on CPUs DeepSpeed computes in float32 only"):
-        sharding.check_engine(settings(bf16=True), cuda=False)
+        processes.check_engine(settings(bf16=True), cuda=False)
 
 
 def test_a_checkpoint_is_of_its_engine_and_deepspeeds_of_as_many_processes(monkeypatch):
-    from sweet_rl.training import checkpoints
-    from sweet_rl.training.runs import _ROUNDING, Rows, _made_from
+    from sweet_rl.training import checkpoints, trainer
 
     def made_from(world, micro=8, **shards):
         monkeypatch.setenv("WORLD_SIZE", str(world))
         one = settings(load_checkpoint=True, micro_train_batch_size=micro, **shards)
-        return _made_from("train_dpo", one, Rows(None, [], []))
+        return trainer.made_from("train_dpo", one, trainer.Rows(None, [], []))
 
     def differences(one, other):
         return list(checkpoints.differences(one, other).values())
@@ -151,12 +149,12 @@ def test_a_checkpoint_is_of_its_engine_and_deepspeeds_of_as_many_processes(monke
     assert differences(fsdp, made_from(3, shard_with="fsdp2", timeout_s=5)) == []
     assert differences(zero, made_from(3)) == ["the number of processes was 2, is 3"]
     assert differences(zero, made_from(2, zero_stage=3)) == ["--zero_stage was 2, is 3"]
-    assert set(checkpoints.differences(alone, made_from(1, micro=4))) <= _ROUNDING
+    assert set(checkpoints.differences(alone, made_from(1, micro=4))) <= trainer.ROUNDING
 
 
 def test_only_a_lost_process_is_called_one(monkeypatch):
     from sweet_rl.errors import ServiceError
-    from sweet_rl.training.sharding import lost_processes_named
+    from sweet_rl.training.processes import lost_processes_named
 
     monkeypatch.setenv("WORLD_SIZE", "2")
     closed = RuntimeError("[gloo/transport/tcp/pair.cc:1] Connection closed by peer [::1]:1")

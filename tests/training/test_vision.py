@@ -133,10 +133,10 @@ def encoded(model, path, **settings):
     from sweet_rl.training.vision import Vision
 
     tokenizer = load_tokenizer(model)
-    data = DataSettings(dataset=str(path), **LIMITS)
+    data = DataSettings(dataset=str(path), **LIMITS, **{"max_len": 1024} | settings)
     vision = Vision.load(str(model), tokenizer, data)
     read = read_pairs(data, seed=0)[0]
-    encoder = TurnEncoder(tokenizer, vision=vision, **{"max_len": 1024} | settings)
+    encoder = TurnEncoder(tokenizer, data, vision)
     return *encoder.encode(read), vision
 
 
@@ -153,7 +153,7 @@ def test_gradients_too_and_the_vision_tower_has_some(model, rows):
     assert "positions_RT" not in batch  # nothing is shared
     objective = PreferenceObjective(ours, LossSettings())
     objective(ours, batch).total_B.sum().backward()
-    assert objective._forward._head._plain  # log-probabilities without logits
+    assert objective._head._plain  # log-probabilities without logits
 
     theirs = loaded(model)
     plain = Plain(model, theirs)
@@ -271,7 +271,7 @@ def test_a_turn_that_is_too_much_takes_its_picture_with_it(model, tmp_path):
 
 
 def test_the_references_numbers_belong_to_the_pictures(model, tmp_path):
-    from sweet_rl.training.runs import pairs_digest
+    from sweet_rl.training.trainer import Rows
 
     digests = set()
     for seed in (1, 1, 2):
@@ -279,7 +279,7 @@ def test_the_references_numbers_belong_to_the_pictures(model, tmp_path):
         ask = {"role": "user", "content": [{"type": "image", "image": "a.png"}]}
         sides = {side: [ask, {"role": "assistant", "content": side}] for side in ("chosen", "rejected")}
         path = write_pairs(tmp_path / "pairs.jsonl", [sides])
-        digests.add(pairs_digest(encoded(model, path)[0]))
+        digests.add(Rows(None, encoded(model, path)[0], []).digest)
     assert len(digests) == 2
 
 

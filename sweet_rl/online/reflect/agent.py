@@ -29,9 +29,8 @@ from sweet_rl.online.reflect.play import Chosen
 from sweet_rl.online.reflect.settings import ReflectSettings
 from sweet_rl.policies.decoding import Decoder, Request, choose, end_tokens, keep_likeliest, keep_nucleus
 from sweet_rl.policies.weights import WeightsState
-from sweet_rl.training.attention import attention_span, inputs_of
 from sweet_rl.training.batches import lay_out, neighbours, question_of, to_device
-from sweet_rl.training.forward import Outputs, asked_at
+from sweet_rl.training.forward import Outputs, asked_at, attention_span, inputs_of
 from sweet_rl.training.models import bare_model
 from sweet_rl.training.steps import padded_batches, shared_batches
 
