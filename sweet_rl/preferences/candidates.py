@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sweet_rl import tracking
 from sweet_rl.cli.progress import Bar, progress, run_until_stopped
@@ -29,49 +30,15 @@ from sweet_rl.preferences.trajectory_pairs import (
 )
 from sweet_rl.records import Journal, trajectories_from_rows
 from sweet_rl.runs import HOW_TO_MIX, check_settings, finish, open_journal
-from sweet_rl.types import (
-    AgentTurn,
-    Completion,
-    Failure,
-    FinishReason,
-    Json,
-    Message,
-    Trajectory,
-    derive_seed,
-    digest,
-)
-
-_MESSAGE_FIELDS = ("role", "content", "input", "output")
+from sweet_rl.types import AgentTurn, Completion, Failure, FinishReason, Json, Message, derive_seed, digest
 
 
-@dataclass(frozen=True, slots=True)
-class OfflineTurn:
-    """One agent turn: the prompt its model was given, and the published fields of its row.
-
-    `turn_index` (the last part of `key`) counts agent turns from 0.
-    """
+class OfflineTurn(NamedTuple):
+    """One agent turn: its identity, the prompt its model was given, and the published fields of its row."""
 
     key: TurnKey
     prompt: str
     row: Mapping[str, Json]
-
-
-def choose_trajectories(
-    trajectories: Sequence[Trajectory], fraction: float, *, published: bool = False
-) -> list[int]:
-    """Indices of the trajectories that are sampled for, in file order.
-
-    Published: the first `int(len * fraction)`, which may be none. Otherwise at least one.
-    """
-    if not 0 < fraction <= 1:
-        raise UsageError(f"--data_fraction must be above 0 and at most 1, got {fraction}.")
-    count = int(len(trajectories) * fraction)
-    if count == 0 and published:
-        raise UsageError(
-            f"--data_fraction {fraction} of {len(trajectories)} trajectories is less than one. Name a larger "
-            "fraction; without --compat published at least one is taken."
-        )
-    return list(range(max(count, 1)))
 
 
 def offline_turns(
@@ -81,23 +48,54 @@ def offline_turns(
     path: str | Path | None = None,
     published: bool = False,
 ) -> list[OfflineTurn]:
-    """Every agent turn of the chosen trajectories that has its prompt, in file order.
+    """Every agent turn of the first trajectories, a `fraction` of all, that has its prompt, in file order.
 
-    Those of tasks that cannot be graded are passed over, and those of episodes that failed.
+    Those of tasks that cannot be graded are passed over, and those of episodes that failed. Published:
+    `int(len * fraction)` trajectories, which may be none. Otherwise at least one.
     """
     trajectories = trajectories_from_rows(rows, path=path)
     if not trajectories:
         raise UsageError(f"{str(path)!r} holds no trajectories.")
-    turns: list[OfflineTurn] = []
-    chosen = choose_trajectories(trajectories, fraction, published=published)
-    lines: dict[tuple[str, int], int] = {}
-    for index in chosen:
-        line, trajectory = rows[index][0], trajectories[index]
-        if trajectory.key in lines:
-            raise twice(path, line, "task_id, sample_index", trajectory.key, lines[trajectory.key])
-        lines[trajectory.key] = line
-        if not (trajectory.failed or trajectory.cannot_be_graded):
-            turns += _turns(trajectory, path, line)
+    if not 0 < fraction <= 1:
+        raise UsageError(f"--data_fraction must be above 0 and at most 1, got {fraction}.")
+    count = int(len(trajectories) * fraction)
+    if count == 0 and published:
+        raise UsageError(
+            f"--data_fraction {fraction} of {len(trajectories)} trajectories is less than one. Name a larger "
+            "fraction; without --compat published at least one is taken."
+        )
+    turns, lines = list[OfflineTurn](), dict[tuple[str, int], int]()
+    chosen = trajectories[: max(count, 1)]
+    for (line, _), trajectory in zip(rows, chosen, strict=False):
+        if (earlier := lines.setdefault(trajectory.key, line)) != line:
+            raise twice(path, line, "task_id, sample_index", trajectory.key, earlier)
+        if trajectory.failed or trajectory.cannot_be_graded:
+            continue
+        messages, turn_index, solution = list[dict[str, Json]](), -1, trajectory.task.ground_truth
+        for message in trajectory.dialogue_history:
+            fields = {name: getattr(message, name, None) for name in ("role", "content", "input", "output")}
+            messages.append({name: value for name, value in fields.items() if value is not None})
+            turn_index += message.role == "assistant"
+            if not isinstance(message, AgentTurn):
+                continue
+            if trajectory.reward is None:
+                repair = "Grade the file first: sweet-rl evaluate_code --saved_path FILE writes the rewards."
+                raise DataError("is missing", path=path, line=line, field="reward", repair=repair)
+            if not message.input:
+                place = f"dialogue_history[{len(messages) - 1}].input"
+                repair = "It is the exact prompt that the model was given; leave it out if unknown."
+                raise DataError(
+                    "must not be empty", path=path, line=line, field=place, value="", repair=repair
+                )
+            row = {
+                "input": message.input,
+                "input_with_ground_truth": with_solution(message.input, solution),
+                "older_output": message.output,
+                "reward": trajectory.reward,
+                "ground_truth": solution,
+                "messages": list(messages),
+            }
+            turns.append(OfflineTurn((*trajectory.key, turn_index), message.input, row))
     if not turns:
         raise UsageError(
             f"None of the {len(chosen)} trajectories chosen from {str(path)!r} has an agent turn with "
@@ -105,63 +103,6 @@ def offline_turns(
             "larger --data_fraction."
         )
     return turns
-
-
-def _turns(trajectory: Trajectory, path: str | Path | None, line: int) -> Iterator[OfflineTurn]:
-    messages: list[dict[str, Json]] = []
-    turn_index = -1
-    for message in trajectory.dialogue_history:
-        entry: dict[str, Any] = {name: getattr(message, name, None) for name in _MESSAGE_FIELDS}
-        messages.append({name: value for name, value in entry.items() if value is not None})
-        turn_index += message.role == "assistant"
-        if not isinstance(message, AgentTurn):
-            continue
-        if trajectory.reward is None:
-            repair = "Grade the file first: sweet-rl evaluate_code --saved_path FILE writes the rewards."
-            raise DataError("is missing", path=path, line=line, field="reward", repair=repair)
-        if not message.input:
-            field = f"dialogue_history[{len(messages) - 1}].input"
-            repair = "It is the exact prompt that the model was given; leave it out if unknown."
-            raise DataError("must not be empty", path=path, line=line, field=field, value="", repair=repair)
-        row = {
-            "input": message.input,
-            "input_with_ground_truth": with_solution(message.input, trajectory.task.ground_truth),
-            "older_output": message.output,
-            "reward": trajectory.reward,
-            "ground_truth": trajectory.task.ground_truth,
-            "messages": list(messages),
-        }
-        yield OfflineTurn((*trajectory.key, turn_index), message.input, row)
-
-
-def sampled_row(
-    turn: OfflineTurn,
-    completions: Sequence[Completion],
-    *,
-    tokenizer: str | None,
-    end_token: str | None,
-    settings: Mapping[str, Json],
-    failure: Failure | None = None,
-) -> dict[str, Json]:
-    """The row of a sampled file: published fields, then ours.
-
-    `settings` are what a continued run must share; `failure` is why there are no completions.
-    """
-    sampled = [Candidate.of(completion.text, completion) for completion in completions]
-    row = dict(turn.row) | {
-        "additional_outputs": [one.text for one in sampled],
-        "additional_reference_logprobs": [one.mean for one in sampled],
-        "additional_reference_logprobs_sum": [one.total for one in sampled],
-        "additional_token_ids": [None if one.token_ids is None else list(one.token_ids) for one in sampled],
-        "additional_finish_reasons": [completion.finish_reason.value for completion in completions],
-    }
-    row |= key_fields(turn.key) | {"tokenizer": tokenizer, "end_token": end_token, "sampling": dict(settings)}
-    if failure is not None:
-        row["error"] = {"kind": failure.kind, "detail": failure.detail}
-    return row
-
-
-_REPAIR = "Make the file with sweet-rl sample_best_of_n."
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +153,44 @@ class Candidates:
         return [Message(entry["role"], entry["content"]) for entry in messages[:-1]]
 
 
+def sampled_row(
+    turn: OfflineTurn,
+    completions: Sequence[Completion],
+    *,
+    tokenizer: str | None,
+    end_token: str | None,
+    settings: Mapping[str, Json],
+    failure: Failure | None = None,
+) -> dict[str, Json]:
+    """The row of a sampled file: published fields, then ours.
+
+    `settings` are what a continued run must share; `failure` is why there are no completions.
+    """
+    sampled = [Candidate.of(completion.text, completion) for completion in completions]
+    row = dict(turn.row) | {
+        "additional_outputs": [one.text for one in sampled],
+        "additional_reference_logprobs": [one.mean for one in sampled],
+        "additional_reference_logprobs_sum": [one.total for one in sampled],
+        "additional_token_ids": [None if one.token_ids is None else list(one.token_ids) for one in sampled],
+        "additional_finish_reasons": [completion.finish_reason.value for completion in completions],
+    }
+    row |= key_fields(turn.key) | {"tokenizer": tokenizer, "end_token": end_token, "sampling": dict(settings)}
+    if failure is not None:
+        row["error"] = {"kind": failure.kind, "detail": failure.detail}
+    return row
+
+
+_REPAIR = "Make the file with sweet-rl sample_best_of_n."
+# Of each candidate: the field, the type of an entry, and what that is called.
+_COLUMNS: dict[str, tuple[type, str]] = {
+    "additional_token_ids": (list, "lists of token ids"),
+    "additional_reference_logprobs": (float, "numbers or nulls"),
+    "additional_reference_logprobs_sum": (float, "numbers or nulls"),
+    "additional_finish_reasons": (str, "strings"),
+    "judge_result": (float, "numbers or nulls"),
+}
+
+
 def candidates_from_rows(
     rows: Sequence[tuple[int, Mapping[str, Json]]], *, path: str | Path | None = None
 ) -> list[Candidates]:
@@ -220,95 +199,78 @@ def candidates_from_rows(
     A row without identity (published) gets one: a digest of request and solution, the count of earlier rows
     of the same turn, and the number of agent turns before it. DataError names line, field and repair.
     """
-    seen: Counter[tuple[str, int]] = Counter()
-    lines: dict[TurnKey, int] = {}
-    result: list[Candidates] = []
+    seen, lines, result = Counter[tuple[str, int]](), dict[TurnKey, int](), list[Candidates]()
     for line, row in rows:
-        reader = _Columns(row, path, line)
-        reader.check_messages()
+        wrong, dialogue = partial(_wrong, path, line, row), row.get("messages")
+        known = [
+            isinstance(entry, dict) and all(isinstance(entry.get(name), str) for name in ("role", "content"))
+            for entry in (dialogue if isinstance(dialogue, list) else [])
+        ]
+        if dialogue is not None and not (isinstance(dialogue, list) and all(known)):
+            raise wrong("messages", "must be a list of messages", "Each has a role and a content.")
         key = _key(row, seen)
-        if key in lines:
-            raise twice(path, line, ", ".join(KEY_FIELDS), key, lines[key])
-        lines[key] = line
-        texts = reader.column("additional_outputs", str, "strings")
-        columns = zip(
-            texts,
-            reader.column("additional_token_ids", list, "lists of token ids", texts),
-            reader.column("additional_reference_logprobs", float, "numbers or nulls", texts),
-            reader.column("additional_reference_logprobs_sum", float, "numbers or nulls", texts),
-            reader.column("additional_finish_reasons", str, "strings", texts),
-            strict=True,
+        if (earlier := lines.setdefault(key, line)) != line:
+            raise twice(path, line, ", ".join(KEY_FIELDS), key, earlier)
+        for name, repair in (
+            ("input", "It is the prompt that the candidates continue."),
+            ("ground_truth", "It is what the critic may know."),
+            ("tokenizer", "Leave it out where unknown."),
+            ("end_token", "Leave it out where unknown."),
+        ):
+            needed = name in {"input", "ground_truth"}
+            if not isinstance(row.get(name), str) and (needed or row.get(name) is not None):
+                raise wrong(name, "must be a string", repair)
+        texts = row.get("additional_outputs")
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise wrong("additional_outputs", "must be a list of strings")
+        columns: dict[str, list[Any]] = {}
+        for name, (kind, what) in _COLUMNS.items():
+            values = row.get(name)
+            columns[name] = [None] * len(texts) if values is None else values
+            if not isinstance(columns[name], list) or not all(_fits(value, kind) for value in columns[name]):
+                raise wrong(name, f"must be a list of {what}")
+            if len(columns[name]) != len(texts):
+                raise wrong(name, f"must have {len(texts)} entries, one for each candidate")
+        *of_candidates, scores = columns.values()
+        result.append(
+            Candidates(
+                key,
+                line,
+                row["input"],
+                row["ground_truth"],
+                tuple(
+                    Candidate(
+                        text, None if ids is None else tuple(ids), mean, total, why == FinishReason.LENGTH
+                    )
+                    for text, ids, mean, total, why in zip(texts, *of_candidates, strict=True)
+                ),
+                row.get("tokenizer"),
+                row.get("end_token"),
+                scores=tuple(scores) if "judge_result" in row else None,
+                row=row,
+            )
         )
-        ranked = "judge_result" in row
-        found = Candidates(
-            key,
-            line,
-            prompt=reader.text("input", "It is the prompt that the candidates continue."),
-            ground_truth=reader.text("ground_truth", "It is what the critic may know."),
-            candidates=tuple(
-                Candidate(
-                    text, None if ids is None else tuple(ids), mean, total, reason == FinishReason.LENGTH
-                )
-                for text, ids, mean, total, reason in columns
-            ),
-            scores=tuple(reader.column("judge_result", float, "numbers or nulls", texts)) if ranked else None,
-            row=row,
-            **{
-                name: None if row.get(name) is None else reader.text(name, "Leave it out where unknown.")
-                for name in ("tokenizer", "end_token")
-            },
-        )
-        result.append(found)
     return result
 
 
-@dataclass(frozen=True, slots=True)
-class _Columns:
-    """The checked fields of one row."""
+def _wrong(
+    path: str | Path | None,
+    line: int,
+    row: Mapping[str, Json],
+    name: str,
+    problem: str,
+    repair: str = _REPAIR,
+) -> DataError:
+    value = row.get(name, "nothing")
+    return DataError(problem, path=path, line=line, field=name, value=value, repair=repair)
 
-    row: Mapping[str, Json]
-    path: str | Path | None
-    line: int
 
-    def text(self, field: str, repair: str) -> str:
-        value = self.row.get(field)
-        if not isinstance(value, str):
-            raise self._fail(field, "must be a string", repair)
-        return value
-
-    def check_messages(self) -> None:
-        """Whether the dialogue before the turn, where there is one, is one."""
-        found = self.row.get("messages")
-        known = [
-            isinstance(entry, dict) and all(isinstance(entry.get(name), str) for name in ("role", "content"))
-            for entry in (found if isinstance(found, list) else [])
-        ]
-        if found is not None and not (isinstance(found, list) and all(known)):
-            raise self._fail("messages", "must be a list of messages", "Each has a role and a content.")
-
-    def column(self, field: str, kind: type, what: str, others: Sequence[Json] | None = None) -> list[Any]:
-        """A list with one entry for each candidate; nulls where the field is missing and there are others."""
-        values = self.row.get(field)
-        if values is None and others is not None:
-            return [None] * len(others)
-        kinds = (int, float) if kind is float else kind
-
-        def fits(value: Json) -> bool:
-            if value is None:
-                return others is not None
-            if kind is list and isinstance(value, list):
-                return all(isinstance(i, int) and i >= 0 for i in value)
-            return isinstance(value, kinds) and not isinstance(value, bool)
-
-        if not isinstance(values, list) or not all(map(fits, values)):
-            raise self._fail(field, f"must be a list of {what}", _REPAIR)
-        if others is not None and len(values) != len(others):
-            raise self._fail(field, f"must have {len(others)} entries, one for each candidate", _REPAIR)
-        return values
-
-    def _fail(self, field: str, problem: str, repair: str) -> DataError:
-        value = self.row.get(field, "nothing")
-        return DataError(problem, path=self.path, line=self.line, field=field, value=value, repair=repair)
+def _fits(value: Json, kind: type) -> bool:
+    """Whether an entry of a column is of its type, or null."""
+    if kind is list and isinstance(value, list):
+        return all(isinstance(i, int) and i >= 0 for i in value)
+    kinds = (int, float) if kind is float else kind
+    return value is None or (isinstance(value, kinds) and not isinstance(value, bool))
 
 
 def _key(row: Mapping[str, Json], seen: Counter[tuple[str, int]]) -> TurnKey:
@@ -316,9 +278,9 @@ def _key(row: Mapping[str, Json], seen: Counter[tuple[str, int]]) -> TurnKey:
     if isinstance(task_id, str) and isinstance(sample_index, int) and isinstance(turn_index, int):
         return task_id, sample_index, turn_index
     messages = row.get("messages") or []
-    request = messages[0].get("content") if messages and isinstance(messages[0], dict) else row.get("input")
+    request = messages[0]["content"] if messages else row.get("input")
     task_id = digest([request, row.get("ground_truth")])
-    spoken = sum(isinstance(message, dict) and message.get("role") == "assistant" for message in messages)
+    spoken = sum(message["role"] == "assistant" for message in messages)
     turn_index = max(spoken - 1, 0)  # `messages` end with the turn itself
     seen[task_id, turn_index] += 1
     return task_id, seen[task_id, turn_index] - 1, turn_index

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from sweet_rl.records import trajectories_from_rows
 from sweet_rl.records.files import rows_of
 from sweet_rl.training.settings import DataSettings
 from sweet_rl.training.vision import Gallery, Pictures
-from sweet_rl.types import AgentTurn, Json, Message, Trajectory
+from sweet_rl.types import AgentTurn, Json, Trajectory
 
 _FORMS = "must be a text that is not empty, a list of messages, or an object with the texts input and output"
 _REPAIR = "A preference pair has a chosen and a rejected side; --chosen_key, --rejected_key and --prompt_key name the fields."
@@ -116,11 +116,12 @@ def read_pair(
     published: bool = False,
 ) -> DataRow:
     """One row as a pair; a prompt that its sides repeat stands there once."""
-    fields = _Fields(row, path, line, gallery or Gallery())
     key = settings.prompt_key or ("prompt" if row.get("prompt") and not published else None)
-    names = (settings.chosen_key, settings.rejected_key)
-    prompt, sides = fields.parts(key, names, settings.input_template, published=published)
-    return DataRow(prompt, tuple(sides), path, line, fields.tokenizer, twin=fields.own)
+    fields, names = (
+        _Fields(row, path, line, gallery or Gallery()),
+        (settings.chosen_key, settings.rejected_key),
+    )
+    return fields.read(key, names, settings.input_template, published=published)
 
 
 def read_texts(
@@ -128,8 +129,7 @@ def read_texts(
 ) -> tuple[list[DataRow], list[str]]:
     """All texts of the comma-separated datasets, in order, and how many dialogues are left out, by reason.
 
-    What a file holds is decided by its first row: `dialogue_history` makes it a trajectory file. Of other
-    rows the chosen side of a pair is imitated, or `messages`, or `completion` (behind `prompt`), or `text`.
+    What a file holds is decided by its first row: `dialogue_history` makes it a trajectory file.
     """
     texts, gallery, total, left_out = list[DataRow](), Gallery(), 0, Counter[str]()
     for name in listed(data.dataset):
@@ -142,7 +142,7 @@ def read_texts(
             raise UsageError(
                 f"--min_reward and --best_of_task select from a trajectory file; {name!r} is none."
             )
-        texts += [_text(row, name, line, data, gallery) for line, row in rows]
+        texts += [read_text(row, name, line, data, gallery) for line, row in rows]
     lines = [f"{n:,} of {total:,} dialogues left out: {why}" for why, n in left_out.items() if n]
     if not texts:
         what = f"nothing to imitate in {data.dataset!r}{''.join(f'; {line}' for line in lines)}"
@@ -181,15 +181,17 @@ def check_tokenizers(rows: Sequence[DataRow], tokenizer: Any, *, allowed: bool) 
         )
 
 
-def _text(row: dict[str, Json], path: str, line: int, data: DataSettings, gallery: Gallery) -> DataRow:
+def read_text(
+    row: dict[str, Json], path: str, line: int, data: DataSettings, gallery: Gallery | None = None
+) -> DataRow:
+    """One row as something to imitate: the chosen side of a pair, `messages`, `completion` (behind `prompt`) or `text`."""
     names = (data.chosen_key, "messages", "completion", "text")
     name = next((name for name in names if row.get(name)), data.chosen_key)
-    fields = _Fields(row, path, line, gallery)
     key = data.prompt_key or ("prompt" if row.get("prompt") and name != "messages" else None)
-    prompt, (text,) = fields.parts(key, (name,), data.input_template)
-    if text.pictures or prompt.pictures:
+    found = _Fields(row, path, line, gallery or Gallery()).read(key, (name,), data.input_template)
+    if found.pictures:
         raise DataError("shows a picture, and texts are imitated here", path=path, line=line, field=name)
-    return DataRow(prompt, (text,), path, line, fields.tokenizer)
+    return found
 
 
 def _dialogues(
@@ -199,16 +201,7 @@ def _dialogues(
     best_of_task: bool,
     left_out: Counter[str],
 ) -> list[DataRow]:
-    trajectories = trajectories_from_rows(rows, path=path)
-    kept = [(line, trajectory) for (line, _), trajectory in zip(rows, trajectories, strict=True)]
-
-    def keep(why: str, left: list[tuple[int, Trajectory]]) -> None:
-        nonlocal kept
-        left_out[why] += len(kept) - len(left)
-        kept = left
-
-    def reward_of(item: tuple[int, Trajectory]) -> float:
-        line, trajectory = item
+    def reward_of(line: int, trajectory: Trajectory) -> float:
         if trajectory.reward is None:
             repair = (
                 "Grade the file with sweet-rl evaluate_code, or leave --min_reward and --best_of_task out."
@@ -216,20 +209,27 @@ def _dialogues(
             raise DataError("is missing", path=path, line=line, field="reward", repair=repair)
         return trajectory.reward
 
-    keep("the episode failed", [item for item in kept if not item[1].failed])
-    keep("they do not end with an agent turn", [item for item in kept if item[1].last_turn is not None])
+    rules: dict[str, Callable[[int, Trajectory], bool]] = {
+        "the episode failed": lambda _, one: not one.failed,
+        "they do not end with an agent turn": lambda _, one: one.last_turn is not None,
+    }
     if least is not None or best_of_task:
-        keep("their tasks cannot be graded", [item for item in kept if not item[1].cannot_be_graded])
+        rules["their tasks cannot be graded"] = lambda _, one: not one.cannot_be_graded
     if least is not None:
-        below = f"reward below --min_reward {least}"
-        keep(below, [item for item in kept if reward_of(item) >= least])
+        rules[f"reward below --min_reward {least}"] = lambda line, one: reward_of(line, one) >= least
+    trajectories = trajectories_from_rows(rows, path=path)
+    kept = [(line, trajectory) for (line, _), trajectory in zip(rows, trajectories, strict=True)]
+    for why, fits in rules.items():
+        before, kept = len(kept), [item for item in kept if fits(*item)]
+        left_out[why] += before - len(kept)
     if best_of_task:
         best: dict[str, tuple[int, Trajectory]] = {}
         for item in kept:
             held = best.setdefault(item[1].task.task_id, item)
-            if reward_of(item) > reward_of(held):
+            if reward_of(*item) > reward_of(*held):
                 best[item[1].task.task_id] = item
-        keep("not the best of their task", list(best.values()))
+        left_out["not the best of their task"] += len(kept) - len(best)
+        kept = list(best.values())
     return [DataRow(Said(), (played(trajectory),), path, line) for line, trajectory in kept]
 
 
@@ -238,14 +238,12 @@ def played(trajectory: Trajectory) -> Said:
     history = list(trajectory.dialogue_history)
     while history and not isinstance(history[-1], AgentTurn):
         history.pop()
-    turns = tuple(turn for turn in history if isinstance(turn, AgentTurn))
-    return Said(turns[-1].input + turns[-1].output, tuple(map(_message, history)), turns)
-
-
-def _message(message: Message) -> Entry:
-    entry = {"role": message.role, "content": message.content}
-    thoughts = getattr(message, "thoughts", None)
-    return {**entry, "reasoning_content": thoughts} if thoughts else entry
+    turns, messages = tuple(turn for turn in history if isinstance(turn, AgentTurn)), list[Entry]()
+    for message in history:
+        thoughts = getattr(message, "thoughts", None)
+        entry = {"role": message.role, "content": message.content}
+        messages.append({**entry, "reasoning_content": thoughts} if thoughts else entry)
+    return Said(turns[-1].input + turns[-1].output, tuple(messages), turns)
 
 
 class _Fields:
@@ -254,20 +252,20 @@ class _Fields:
     def __init__(self, row: dict[str, Json], path: str, line: int, gallery: Gallery) -> None:
         self._row, self._path, self._line, self._gallery = row, path, line, gallery
         # Whether a stage of ours wrote the row: an agent's turn may be empty, and is an end token then.
-        self.own = any(name in row for name in ("turn_index", "guard"))
-        tokenizer = row.get("tokenizer")
-        self.tokenizer = tokenizer if isinstance(tokenizer, str) else None
+        self._own = any(name in row for name in ("turn_index", "guard"))
 
-    def parts(
+    def read(
         self, key: str | None, names: Sequence[str], template: str | None, *, published: bool = False
-    ) -> tuple[Said, list[Said]]:
+    ) -> DataRow:
         """The prompt and the sides; published: a prompt that the sides repeat is not found out."""
         prompt, sides = self._said(key) if key else Said(), [self._side(name) for name in names]
         if not published:
             prompt, sides = self._with_system(*self._once(prompt, sides))
         if template and prompt.text:
             prompt = replace(prompt, text=template.replace("{}", prompt.text))
-        return prompt, sides
+        tokenizer = self._row.get("tokenizer")
+        known = tokenizer if isinstance(tokenizer, str) else None
+        return DataRow(prompt, tuple(sides), self._path, self._line, known, twin=self._own)
 
     def _said(self, name: str) -> Said:
         value = self._row.get(name)
@@ -276,7 +274,7 @@ class _Fields:
                 value = json.loads(value)
             except ValueError:
                 if "role" in value:
-                    raise self.fail("is a list of messages that is no JSON", name, value) from None
+                    raise self._fail("is a list of messages that is no JSON", name, value) from None
         if isinstance(value, list) and value:
             for place, message in enumerate(value):
                 self._check_message(message, f"{name}[{place}]")
@@ -284,24 +282,22 @@ class _Fields:
             return Said(messages=tuple(messages), pictures=pictures)
         if isinstance(value, dict):
             return self._turns(name, [value])
-        if isinstance(value, str) and (value.strip() or self.own):
+        if isinstance(value, str) and (value.strip() or self._own):
             return Said(self._text(value, name))
-        raise self.fail(_FORMS, name, value)
+        raise self._fail(_FORMS, name, value)
 
     def _check_message(self, message: Json, name: str) -> None:
-        if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
-            raise self.fail("must be a message with role and content", name, message)
+        content = message.get("content") if isinstance(message, Mapping) else None
+        if not isinstance(content, str | list) or not isinstance(message.get("role"), str):
+            raise self._fail("must be a message with role and content", name, message)
         if message.get("tool_calls") or message["role"] in {"tool", "function"}:
             repair = "Write calls and results as text, or leave the row out."
-            raise self.fail("calls a tool, which is no text of the assistant", name, message, repair)
-        content = message.get("content")
-        if not isinstance(content, str | list):
-            raise self.fail("must be a message with role and content", name, message)
+            raise self._fail("calls a tool, which is no text of the assistant", name, message, repair)
         parts = content if isinstance(content, list) else [content]
         for part in (*parts, *(message.get(key) for key in ("reasoning_content", "thinking"))):
             text = part.get("text") if isinstance(part, Mapping) else part
             if not isinstance(text, str | None):
-                raise self.fail("must hold texts", name, message)
+                raise self._fail("must hold texts", name, message)
             self._text(text or "", name)
 
     def _side(self, name: str) -> Said:
@@ -309,19 +305,15 @@ class _Fields:
         said, ids = self._said(name), self._row.get(f"{name}_token_ids")
         if (turns := self._row.get(f"{name}_turns")) is not None:
             if not isinstance(turns, list) or not turns:
-                raise self.fail('must be a list of {"input", "output"}', f"{name}_turns", turns)
+                raise self._fail('must be a list of {"input", "output"}', f"{name}_turns", turns)
             said = replace(said, turns=self._turns(f"{name}_turns", turns).turns)
         if said.messages and not any(one["content"] for one in said.messages if one["role"] == "assistant"):
-            raise self.fail("has no words of the assistant", name, self._row.get(name))
+            raise self._fail("has no words of the assistant", name, self._row.get(name))
         if ids is None:
             return said
-        if (
-            not isinstance(ids, list)
-            or not ids
-            or not all(type(one) is int and 0 <= one < 2**31 for one in ids)
-        ):
+        if not (isinstance(ids, list) and ids and all(type(one) is int and 0 <= one < 2**31 for one in ids)):
             repair = "Leave the field out to have the text tokenised."
-            raise self.fail("must be a list of token ids", f"{name}_token_ids", ids, repair)
+            raise self._fail("must be a list of token ids", f"{name}_token_ids", ids, repair)
         return replace(said, ids=tuple(ids))
 
     def _once(self, prompt: Said, sides: list[Said]) -> tuple[Said, list[Said]]:
@@ -331,19 +323,30 @@ class _Fields:
             if prompt.text.strip() in said:  # the sides are whole dialogues
                 return Said(), sides
         if prompt.messages:
-            sides = [self._behind(prompt, side) for side in sides]
+            known = [_words(entry) for entry in prompt.messages]
+            beginnings = [known, [words for words in known if words[0] != "system"]]
+            for place, side in enumerate(sides):
+                said = [_words(entry) for entry in side.messages]
+                repeats = next((len(one) for one in beginnings if one and said[: len(one)] == one), 0)
+                rest = side.messages[repeats:]
+                if repeats and not any(entry["role"] == "assistant" for entry in rest):
+                    problem = "repeats the prompt and says nothing more"
+                    raise self._fail(problem, "prompt", prompt.messages[-1])
+                if repeats:  # their pictures are the prompt's, then their own
+                    own = side.pictures[len(prompt.pictures) :]
+                    sides[place] = replace(side, messages=rest, pictures=own)
         elif prompt.text and all(
             side.text.startswith(prompt.text) and not side.ids and not side.messages for side in sides
         ):
-            rest = [side.text[len(prompt.text) :] for side in sides]
-            words = prompt.text[-1].isalnum() and any(text[:1].isalnum() for text in rest)
-            if not words and all(text.strip() for text in rest):
-                return prompt, [replace(side, text=text) for side, text in zip(sides, rest, strict=True)]
+            tails = [side.text[len(prompt.text) :] for side in sides]
+            words = prompt.text[-1].isalnum() and any(text[:1].isalnum() for text in tails)
+            if not words and all(text.strip() for text in tails):
+                return prompt, [replace(side, text=text) for side, text in zip(sides, tails, strict=True)]
         begins = next((side for side in sides if side.messages and side.messages[0]["role"] == "user"), None)
         if begins is not None and prompt and (prompt.text or prompt.messages[-1]["role"] == "user"):
             repair = "Repeat the prompt in both sides or in none of them."
             problem = "begins with a user's message, and so ends the prompt"
-            raise self.fail(problem, "prompt", begins.messages[0], repair)
+            raise self._fail(problem, "prompt", begins.messages[0], repair)
         return prompt, sides
 
     def _with_system(self, prompt: Said, sides: list[Said]) -> tuple[Said, list[Said]]:
@@ -355,32 +358,20 @@ class _Fields:
         for first in [asked[:1]] if prompt else [side.messages[:1] for side in sides]:
             if not first or (first[0]["role"] == "system" and first[0] != entry):
                 problem = "is another system text than the dialogue has, or the dialogue is a text"
-                raise self.fail(problem, "system", system)
+                raise self._fail(problem, "system", system)
         if prompt and asked[0] != entry:
             prompt = replace(prompt, text="", messages=(entry, *asked))
         elif not prompt and sides[0].messages[0] != entry:
             sides = [replace(side, messages=(entry, *side.messages)) for side in sides]
         return prompt, sides
 
-    def _behind(self, prompt: Said, side: Said) -> Said:
-        """A side without the messages of its prompt, which it may repeat."""
-        known = [_words(entry) for entry in prompt.messages]
-        for given in (known, [words for words in known if words[0] != "system"]):
-            if given and [_words(entry) for entry in side.messages[: len(given)]] == given:
-                rest = side.messages[len(given) :]
-                if not any(entry["role"] == "assistant" for entry in rest):
-                    raise self.fail("repeats the prompt and says nothing more", "prompt", prompt.messages[-1])
-                # their pictures are the prompt's, then their own
-                return replace(side, messages=rest, pictures=side.pictures[len(prompt.pictures) :])
-        return side
-
     def _turns(self, name: str, values: Sequence[Any]) -> Said:
         turns = []
         for value in values:
             keys = ("input", "output")
             asked, answered = (value.get(key) if isinstance(value, Mapping) else None for key in keys)
-            if not (isinstance(asked, str) and isinstance(answered, str) and (answered.strip() or self.own)):
-                raise self.fail(_FORMS, name, value)
+            if not (isinstance(asked, str) and isinstance(answered, str) and (answered.strip() or self._own)):
+                raise self._fail(_FORMS, name, value)
             self._text(asked + answered, name)
             turns.append(AgentTurn("assistant", answered, asked, answered))
         return Said(turns[-1].input + turns[-1].output, turns=tuple(turns))
@@ -391,10 +382,10 @@ class _Fields:
             text.encode()
         except UnicodeEncodeError as error:
             problem = f"holds half a character ({text[error.start]!a}), which is no text"
-            raise self.fail(problem, name, text, "Write the character whole, or replace it.") from None
+            raise self._fail(problem, name, text, "Write the character whole, or replace it.") from None
         return text
 
-    def fail(self, problem: str, name: str, value: Json, repair: str = "") -> DataError:
+    def _fail(self, problem: str, name: str, value: Json, repair: str = "") -> DataError:
         repair = repair or f"{_REPAIR} The row has {', '.join(map(str, self._row))}."
         return DataError(problem, path=self._path, line=self._line, field=name, value=value, repair=repair)
 

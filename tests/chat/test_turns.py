@@ -319,7 +319,7 @@ def test_ten_templates_written_out_by_hand(name):
 def test_every_template_of_trl_on_three_turns_and_on_a_completion(shared):
     from jinja2 import TemplateError
 
-    from sweet_rl.training.data import Gallery, _text
+    from sweet_rl.training.data import read_text
     from sweet_rl.training.encoding import TurnEncoder, scored_texts
     from sweet_rl.training.settings import DataSettings
 
@@ -352,6 +352,6 @@ def test_every_template_of_trl_on_three_turns_and_on_a_completion(shared):
                 ids = tuple(tokenizer(prompt, add_special_tokens=False)["input_ids"])
                 assert branch.ids[: len(ids)] == ids and len(ids) <= start, name
         row = {"prompt": asked, "completion": [{"role": "assistant", "content": "Four."}]}
-        texts = [_text(row, "texts.jsonl", 1, DataSettings(dataset="texts.jsonl"), Gallery())]
+        texts = [read_text(row, "texts.jsonl", 1, DataSettings(dataset="texts.jsonl"))]
         (encoded,) = TurnEncoder(tokenizer, DataSettings(dataset="", max_len=100_000)).encode(texts)[0]
         assert scored_texts(encoded.branches, tokenizer) == [f"Four.{end}"], name
