@@ -124,17 +124,6 @@ def history_groups(rows: Sequence[Encoded]) -> list[int]:
     ]
 
 
-def by_count(order: Sequence[int], *, most: int, world: int = 1) -> Packs:
-    """Packs of at most `most` rows, as equal as possible over processes; neighbours in `order` fit together."""
-
-    def packs(rows: list[int]) -> list[list[int]]:
-        near = sorted(rows, key=order.__getitem__)
-        count = min(len(near), -(-len(near) // (most * world)) * world)
-        return [near[len(near) * i // count : len(near) * (i + 1) // count] for i in range(count)]
-
-    return packs
-
-
 def by_tokens(
     rows: Sequence[Encoded], order: Sequence[int], *, budget: int, share: bool, world: int
 ) -> Packs:
@@ -183,14 +172,21 @@ def by_tokens(
 
 
 def packs_of(rows: Sequence[Encoded], settings: TrainSettings, *, share: bool, world: int) -> Packs:
-    """How rows are divided into micro-batches: by count, or by tokens."""
+    """How rows are divided into micro-batches: by tokens, or as equally as possible by their count."""
     order = [-row.length for row in rows]
     if share:  # rows with a common prefix are neighbours
         for place, row in enumerate(in_order([np.array(row.branches[0].ids, np.uint32) for row in rows])):
             order[row] = place
-    if settings.max_tokens_per_batch is None:
-        return by_count(order, most=settings.micro_train_batch_size or ROWS, world=world)
-    return by_tokens(rows, order, budget=settings.max_tokens_per_batch, share=share, world=world)
+    if settings.max_tokens_per_batch is not None:
+        return by_tokens(rows, order, budget=settings.max_tokens_per_batch, share=share, world=world)
+    most = (settings.micro_train_batch_size or ROWS) * world
+
+    def packs(some: list[int]) -> list[list[int]]:
+        near = sorted(some, key=order.__getitem__)
+        count = min(len(near), -(-len(near) // most) * world)
+        return [near[len(near) * i // count : len(near) * (i + 1) // count] for i in range(count)]
+
+    return packs
 
 
 def steps_of(settings: TrainSettings, rows: Sequence[Encoded], *, share: bool) -> StepSampler:

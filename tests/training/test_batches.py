@@ -15,7 +15,7 @@ from sweet_rl.errors import UsageError
 from sweet_rl.training.batches import Collator, Reader, chains, lay_out, token_weights
 from sweet_rl.training.data import DataRow, Said
 from sweet_rl.training.encoding import Branch, Encoded, Side
-from sweet_rl.training.steps import StepSampler, by_count, history_groups, packs_of
+from sweet_rl.training.steps import StepSampler, history_groups, packs_of
 
 ROW = DataRow(Said(), (Said(), Said()), "pairs.jsonl", 1)
 
@@ -60,6 +60,11 @@ def test_a_batch_by_hand():
     assert batch["targets_K"].tolist() == [6, 7, 8, 9, 10]
 
 
+def by_count(lengths, *, most, world=1):
+    settings = SimpleNamespace(max_tokens_per_batch=None, micro_train_batch_size=most)
+    return packs_of([SimpleNamespace(length=n) for n in lengths], settings, share=False, world=world)
+
+
 def one_pack(rows):
     return [rows]
 
@@ -95,7 +100,7 @@ def test_every_row_once_and_equal_within_its_step(count, train_batch, micro, wor
     ranks = [
         StepSampler(
             lengths,
-            packs=by_count([-length for length in lengths], most=micro, world=world),
+            packs=by_count(lengths, most=micro, world=world),
             train_batch=train_batch,
             seed=1,
             group_by_length=group,
@@ -121,7 +126,7 @@ def test_every_row_once_and_equal_within_its_step(count, train_batch, micro, wor
 
 def test_steps_do_not_depend_on_the_micro_batch():
     def steps(most):
-        sampler = StepSampler([3, 1, 2] * 10, train_batch=8, packs=by_count(range(30), most=most), seed=4)
+        sampler = StepSampler([3, 1, 2] * 10, train_batch=8, packs=by_count([1] * 30, most=most), seed=4)
         flat, accumulation = list(sampler), sampler.accumulation
         return [
             {row for batch in flat[i : i + accumulation] for row, scale in batch if scale}
