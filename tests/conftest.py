@@ -18,8 +18,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from sweet_rl.chat.formats import SMOLLM2, folder_of, problem_of
-from sweet_rl.cli.main import main
-from sweet_rl.cli.process import configure_process
+from sweet_rl.cli.main import configure_process, main
 
 ROOT = Path(__file__).resolve().parent.parent
 

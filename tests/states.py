@@ -5,8 +5,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from sweet_rl.runs.facts import entries_of
-from sweet_rl.runs.reading import runs_below
+from sweet_rl.runs.facts import entries_of, runs_below
 from sweet_rl.tracking import is_record
 
 DATA = {".jsonl", ".json", ".html", ".parquet", ".safetensors", ".pdf", ".png", ".txt"}

@@ -12,8 +12,8 @@ import sys
 import pytest
 
 from sweet_rl.cli import help_text, load, stage_flags, stages
+from sweet_rl.cli.main import Inert, drawn_on
 from sweet_rl.cli.parse import read, values_of
-from sweet_rl.cli.process import Inert, drawn_on
 from tests.conftest import ROOT, called
 
 SCRIPTS = {path.stem: path for folder in ("scripts", "visualizers") for path in (ROOT / folder).glob("*.py")}
@@ -77,7 +77,7 @@ def test_help_loads_nothing_heavy(name, heavy_of_help):
 
 FAULTS = """
 import ctypes, resource
-from sweet_rl.cli.process import configure_process
+from sweet_rl.cli.main import configure_process
 configure_process()
 libc = ctypes.CDLL(None)
 libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]

@@ -207,7 +207,7 @@ def recorded(
 
         @functools.wraps(function)
         def stage(*positional: Any, **named: Any) -> None:
-            from sweet_rl.runs.reading import load_prices
+            from sweet_rl.runs.facts import load_prices
             from sweet_rl.runs.record import Record
 
             argv = list(sys.argv) if typed_here.get() else None

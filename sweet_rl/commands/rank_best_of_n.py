@@ -69,7 +69,7 @@ from sweet_rl.preferences.ranking import (
 )
 from sweet_rl.preferences.trajectory_pairs import key_fields, twice
 from sweet_rl.records import Journal, read_rows, trajectories_from_rows
-from sweet_rl.runs.reading import trained_from
+from sweet_rl.runs.facts import trained_from
 from sweet_rl.types import Json
 
 

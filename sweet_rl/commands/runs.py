@@ -14,8 +14,7 @@ from sweet_rl.flags import Settings, flag, group
 from sweet_rl.flags.shared import Overwriting
 from sweet_rl.records import replace_file
 from sweet_rl.runs import new_file
-from sweet_rl.runs.facts import now
-from sweet_rl.runs.reading import runs_below
+from sweet_rl.runs.facts import now, runs_below
 
 
 @group("What is listed")

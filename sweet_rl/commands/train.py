@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sweet_rl import tracking
 from sweet_rl.chat import load_tokenizer
-from sweet_rl.cli.process import drawn_on, inert
+from sweet_rl.cli.main import drawn_on, inert
 from sweet_rl.cli.progress import on_interrupt
 from sweet_rl.cli.stage import Stage, needing, recorded, stage
 from sweet_rl.errors import UsageError

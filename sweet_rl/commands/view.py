@@ -99,7 +99,7 @@ def show(paths: Sequence[str], flags: ShowFlags, drawing: DrawingFlags | None = 
         megabytes = _PICTURE_MB if drawing is None else drawing.export_mb
         _export(library, flags.export, flags, int(megabytes * 1_000_000))
         return
-    from sweet_rl.cli.process import inert
+    from sweet_rl.cli.main import inert
     from sweet_rl.serving import is_loopback
     from sweet_rl.viewer.server import serve
 

@@ -131,7 +131,7 @@ def serve_credit(flags: ServeCreditFlags, scorers: ScorerFlags, /) -> None:
     from sweet_rl.cli.servers import key_in
     from sweet_rl.commands.rank_best_of_n import models_of, scorers_of
     from sweet_rl.preferences.credit import DialogueCritic, facts_of
-    from sweet_rl.runs.reading import trained_from
+    from sweet_rl.runs.facts import trained_from
 
     key_in(scorers.api_key_var)
     if flags.reference_model is None:

@@ -36,8 +36,7 @@ from sweet_rl.preferences.trajectory_pairs import margin_pairs, pair_rows, traje
 from sweet_rl.records import replace_rows, trajectory_to_row
 from sweet_rl.records.rows import group_by_task
 from sweet_rl.runs import new_file
-from sweet_rl.runs.facts import identity_of
-from sweet_rl.runs.reading import trained_from
+from sweet_rl.runs.facts import identity_of, trained_from
 from sweet_rl.types import Json, Trajectory
 from sweet_rl.viewer.design import DesignContents
 from sweet_rl.viewer.export import export

@@ -26,15 +26,14 @@ from typing import Final, Literal
 
 from sweet_rl import tracking
 from sweet_rl.chat.formats import folder_of
-from sweet_rl.cli.process import configure_process
+from sweet_rl.cli.main import configure_process
 from sweet_rl.cli.stage import PARENT, STEP
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.pipelines.preflight import needed
 from sweet_rl.pipelines.steps import Step
 from sweet_rl.policies import parent_watchdog
 from sweet_rl.records import locked
-from sweet_rl.runs.facts import unchanged
-from sweet_rl.runs.reading import place_of, read_record
+from sweet_rl.runs.facts import place_of, read_record, unchanged
 from sweet_rl.runs.record import without_secrets
 from sweet_rl.tracking import RECORD, is_record
 from sweet_rl.types import Json

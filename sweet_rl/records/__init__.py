@@ -1,14 +1,17 @@
 """Rows on disk: the only reader and writer of JSON Lines.
 
-`rows` turns JSON objects into the nouns of `sweet_rl.types` and back; `files` reads and replaces whole files;
-`journal` appends finished episodes so that nothing written is ever lost, and keeps a second writer out.
+`rows` turns JSON objects into the nouns of `sweet_rl.types` and back; `files` reads and replaces whole files, appends
+finished episodes so that nothing written is ever lost, and keeps a second writer out; `tables` reads data of other kinds.
 """
 
 from sweet_rl.records.files import (
+    Journal,
     check_yaml,
     encode_row,
+    is_being_written,
     load_tasks_file,
     load_trajectories,
+    locked,
     parse_line,
     read_rows,
     replace_file,
@@ -16,7 +19,6 @@ from sweet_rl.records.files import (
     stamp_of,
     sync_path,
 )  # fmt: skip
-from sweet_rl.records.journal import Journal, is_being_written, locked
 from sweet_rl.records.rows import (
     message_from_row,
     task_from_row,

@@ -1,27 +1,40 @@
-"""Whole files of rows: JSON Lines, read with line numbers and replaced atomically; tables of other kinds, read.
+"""JSON Lines: read with line numbers, replaced as a whole, or appended to by one process at a time.
+
+What `Journal.append` has returned from survives kill -9, a full disk and a power cut, and what a crash tears off is at most
+the last line. Nothing here knows what the rows mean.
 
 Published behaviour: docs/published/sweet_rl.md#files.
 """
 
 from __future__ import annotations
 
+import bisect
 import contextlib
-import csv
+import errno
 import gzip
-import io
-import itertools
 import json
 import os
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import accumulate
 from pathlib import Path
-from typing import NoReturn, TypeAlias, cast
+from typing import TYPE_CHECKING, NoReturn, Self, cast
 
-from sweet_rl.errors import DataError, StorageError, UsageError, first_line, missing_package
-from sweet_rl.network import without_hub_if_silent
+from sweet_rl.errors import DataError, StorageError, UsageError
 from sweet_rl.records.rows import task_from_row, trajectories_from_rows, unique_tasks
 from sweet_rl.types import Json, Task, Trajectory
+
+if TYPE_CHECKING:
+    import asyncio  # which is not loaded for help
+
+try:
+    import fcntl
+except ImportError as error:
+    raise UsageError(
+        "Windows itself cannot lock files as runs need it: install and run sweet_rl in WSL (docs/install.md)."
+    ) from error
 
 Stamp = tuple[int, int, int, int]
 _DEEPEST, _MOST, _LONGEST_NUMBER = 50, 100_000, 1000
@@ -179,94 +192,238 @@ def sync_path(path: Path) -> None:
         os.close(descriptor)
 
 
-Row: TypeAlias = tuple[int, dict[str, Json]]
-Rows: TypeAlias = Iterator[Row]
+# ---- a file to which finished episodes are appended
 
 
-def rows_of(name: str, *, most: int, split: str = "train", test_split: str = "test") -> tuple[list[Row], ...]:
-    """Numbered rows of a file or of a data set on the hub, and of its test split; at most `most` of each.
+class Journal:
+    """Durable appends to one JSON Lines file, by one process at a time.
 
-    `name` is a .jsonl, .json, .csv or .parquet file, the first three also packed (.gz); else a folder or a name on the hub
-    (`name@data_dir`), which has the splits.
+    Opening locks the file, reads what is there into `rows` (line number, object), and changes nothing: a run may
+    still be refused. `begin`, or the first row, creates the file, cuts off a torn last line, and with `overwrite`
+    empties it.
+
+    Args:
+        path: the file.
+        overwrite: what the file holds is thrown away, and not read.
+        each: called with every row that exists (line number, byte where its line begins, object) in place of
+            `rows`, so that a file may be larger than memory.
+
+    Raises:
+        StorageError: another run is writing to the file, or it cannot be opened.
+        DataError: a line before the last is broken (that is no crash of ours; a person must look).
     """
-    suffix = "".join(Path(name).suffixes[-2:]).lower().removesuffix(".gz")
-    readers = {
-        "jsonl": read_rows,
-        "ndjson": read_rows,
-        "json": _json_rows,
-        "csv": _csv_rows,
-        "parquet": _parquet_rows,
-    }
-    read = readers.get(suffix.rpartition(".")[2])
-    if read is None and Path(name).is_file():
-        raise UsageError(f"{name!r} has another ending than .jsonl, .json, .csv and .parquet (perhaps .gz).")
-    splits = (read(name), iter(())) if read else _from_hub(name, split, test_split)
-    rows, test = (list(itertools.islice(some, most)) for some in splits)
-    return rows, test
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        overwrite: bool = False,
+        each: Callable[[int, int, dict[str, Json]], None] | None = None,
+    ) -> None:
+        self.path = Path(path)
+        self.rows: list[tuple[int, dict[str, Json]]] = []
+        self._each = each or (lambda number, _start, row: self.rows.append((number, row)))
+        self._waiting: list[tuple[bytes, asyncio.Future[int]]] = []
+        self._writer: asyncio.Task[None] | None = None
+        self._size, self._begun, self._descriptor = 0, False, -1
+        self._cleanup = contextlib.ExitStack()
+        self._cleanup.enter_context(locked(self.path))
+        try:
+            if self.path.exists():
+                self._open()
+            if self._descriptor >= 0 and not overwrite:
+                self._size = self._read_rows()
+        except BaseException:
+            self._cleanup.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def begin(self) -> None:
+        """From now on the file is this run's: there, whole, and empty with `overwrite`; or StorageError."""
+        if self._begun:
+            return
+        if self._descriptor < 0:
+            self._open()
+        try:
+            os.ftruncate(self._descriptor, self._size)
+            if self._size and os.pread(self._descriptor, 1, self._size - 1) != b"\n":
+                os.pwrite(self._descriptor, b"\n", self._size)  # whole, but its newline was torn off
+                self._size += 1
+            sync_path(self.path.parent)
+        except OSError as error:
+            raise StorageError(f"Cannot write to {str(self.path)!r}: {error.strerror}.") from error
+        self._begun = True
+
+    def append(self, rows: Sequence[Json]) -> None:
+        """Append rows and return once they are on the disk; StorageError: only those that had room are there, whole."""
+        self.begin()
+        _, error = self._write([encode_row(row) for row in rows])
+        if error is not None:
+            raise error
+
+    async def append_soon(self, row: Json) -> int:
+        """Append a row and return, once it is on the disk, the byte where its line begins; other episodes continue.
+
+        Rows that arrive while the disk is busy are written together. StorageError: this row is not in the file.
+        """
+        import asyncio
+
+        self.begin()
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._waiting.append((encode_row(row), future))
+        if self._writer is None:
+            self._writer = asyncio.create_task(self._write_waiting())
+        return await future
+
+    def read(self, start: int) -> dict[str, Json]:
+        """The row whose line begins at byte `start`."""
+        with open(self._descriptor, "rb", closefd=False) as file:
+            file.seek(start)
+            return parse_line(file.readline(), self.path, 0)
+
+    async def flush(self) -> None:
+        """Wait until every row that was handed over is on the disk (or has failed)."""
+        if self._writer is not None:
+            await self._writer
+
+    def close(self) -> None:
+        """Close the file and free its lock."""
+        self._cleanup.close()
+
+    async def _write_waiting(self) -> None:
+        import asyncio
+
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting, []
+                starts = accumulate((len(line) for line, _ in batch), initial=self._size)
+                kept, error = await asyncio.to_thread(self._write, [line for line, _ in batch])
+                for place, ((_, future), start) in enumerate(zip(batch, starts, strict=False)):
+                    if future.done():  # its episode was cancelled; the row is written all the same
+                        continue
+                    if error is None or place < kept:
+                        future.set_result(start)
+                    else:
+                        future.set_exception(error)
+        finally:
+            self._writer = None
+
+    def _write(self, lines: Sequence[bytes]) -> tuple[int, StorageError | None]:
+        """Write rows, each whole or not at all; returns how many are there, and why the others are not."""
+        position, trouble = self._size, None
+        try:
+            view = memoryview(b"".join(lines))
+            while view:
+                written = os.pwrite(self._descriptor, view, position)
+                view, position = view[written:], position + written
+        except OSError as error:
+            trouble = error
+        ends = list(accumulate(map(len, lines), initial=self._size))
+        kept = bisect.bisect_right(ends, position) - 1
+        try:
+            if trouble is not None:
+                os.ftruncate(self._descriptor, ends[kept])
+            os.fsync(self._descriptor)
+        except OSError as error:
+            trouble, kept = trouble or error, 0
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, self._size)
+        self._size = ends[kept]
+        if trouble is None:
+            return kept, None
+        return kept, StorageError(
+            f"Cannot write to {str(self.path)!r}: {trouble.strerror}. The {self._size:,} bytes before are "
+            "safe, and all rows that fitted; free some space, then run the same command with --to_continue."
+        )
+
+    def _open(self) -> None:
+        try:
+            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise StorageError(f"Cannot open {str(self.path)!r} for writing: {error.strerror}.") from error
+        self._cleanup.callback(os.close, self._descriptor)
+
+    def _read_rows(self) -> int:
+        """Read the rows up to a torn tail; returns the size of what is whole."""
+        size, number = 0, 0
+        with open(self._descriptor, "rb", closefd=False) as file:
+            file.seek(0)
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    try:
+                        row = parse_line(line, self.path, number)
+                    except DataError:
+                        if line.endswith(b"\n"):
+                            raise
+                        break  # torn by a crash
+                    self._each(number, size, row)
+                size += len(line)
+        return size
 
 
-def _text(path: str) -> str:
+@contextmanager
+def locked(path: str | Path) -> Iterator[None]:
+    """Hold the right to write to `path`, in the form of an empty hidden file beside it.
+
+    The lock is the kernel's: a crash frees it. Folders that are made for it and stay empty are taken away again.
+    StorageError: another run holds it, or the folder cannot be written to.
+    """
+    target = Path(os.path.realpath(path))
+    lock = target.with_name(f".{target.name}.lock")
+    made = [folder for folder in target.parents if not folder.exists()]
     try:
-        data = Path(path).read_bytes()
-        return (gzip.decompress(data) if path.endswith(".gz") else data).decode("utf-8-sig")
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise UsageError(f"Cannot read {path!r} as text: {first_line(error)}") from error
-
-
-def _parquet_rows(path: str) -> Rows:
-    try:
-        import pyarrow.parquet as parquet
-    except ImportError as error:
-        raise missing_package("pyarrow", "datasets", needed_for=f"the Parquet file {path!r}") from error
-    try:
-        yield from enumerate(parquet.read_table(path).to_pylist(), 1)
-    except (OSError, ValueError) as error:  # as ArrowInvalid is
-        raise UsageError(f"Cannot read {path!r} as a Parquet file: {first_line(error)}") from error
-
-
-def _json_rows(path: str) -> Rows:
-    """A JSON file: one list of objects (numbered from 1), or one object a line."""
-    content = _text(path)
-    if not content.lstrip().startswith("["):
-        yield from read_rows(path)
-        return
-    try:
-        rows = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        repair = "A list of objects is expected."
-        raise DataError(f"is not JSON ({error})", path=path, repair=repair) from None
-    for number, row in enumerate(rows, 1):
-        if not isinstance(row, dict):
-            raise DataError("must be an object", path=path, line=number, value=row)
-        yield number, row
-
-
-def _csv_rows(path: str) -> Rows:
-    csv.field_size_limit(2**31 - 1)
-    reader = csv.DictReader(io.StringIO(_text(path), newline=""))
-    try:
-        for row in reader:
-            yield reader.line_num, dict(row)
-    except csv.Error as error:
-        raise DataError(f"is no CSV ({error})", path=path, line=reader.line_num) from error
-
-
-def _from_hub(name: str, split: str, test_split: str) -> tuple[Rows, Rows]:
-    """Train and test rows of a dataset by its name (`name@data_dir`) or folder."""
-    path, _, data_dir = name.partition("@")
-    if not Path(path).is_dir():
-        without_hub_if_silent()
-    try:
-        import datasets
-    except ImportError as error:
-        raise missing_package("datasets", "datasets", needed_for=f"the dataset {name!r}") from error
-    try:
-        loaded = datasets.load_dataset(path, data_dir=data_dir or None)
-    except (OSError, ValueError, ConnectionError, datasets.exceptions.DatasetsError) as error:
-        raise UsageError(
-            f"No dataset could be loaded from {name!r}: {first_line(error)} Name a .jsonl, .json, .csv or "
-            ".parquet file, or a dataset that is in the local cache or on the hub."
+        target.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = _acquire(lock)
+    except BlockingIOError as error:
+        raise StorageError(
+            f"Another run is writing to {str(path)!r}. Wait for it, stop it, or choose another file."
         ) from error
-    if split not in loaded:
-        raise UsageError(f"The dataset {name!r} has no split {split!r}; it has {', '.join(loaded)}.")
-    return enumerate(loaded[split], 1), enumerate(loaded.get(test_split) or [], 1)
+    except OSError as error:
+        raise StorageError(f"Cannot write beside {str(path)!r}: {error.strerror}.") from error
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            lock.unlink()
+        os.close(descriptor)
+        with suppress(OSError):
+            for folder in made:
+                folder.rmdir()  # an empty one
+
+
+def is_being_written(path: str | Path) -> bool:
+    """Whether a run holds the right to write to `path` at this moment."""
+    target = Path(os.path.realpath(path))
+    try:
+        descriptor = os.open(target.with_name(f".{target.name}.lock"), os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno in {errno.EWOULDBLOCK, errno.EACCES}
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _acquire(lock: Path) -> int:
+    while True:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(descriptor).st_ino == lock.stat().st_ino:
+                return descriptor
+        except FileNotFoundError:
+            pass  # its last holder removed it between our two calls: try again
+        except OSError as error:
+            if error.errno in {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}:
+                return descriptor  # a file system without locks: better to run than to refuse
+            os.close(descriptor)
+            raise
+        os.close(descriptor)

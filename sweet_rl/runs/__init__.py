@@ -1,7 +1,6 @@
 """Runs on disk. Here: which episodes a file has, whether they were made the same way, their final order.
 
-`record` keeps a `run.json` with every output, `facts` are what it says of library, machine and files, and `reading`
-reads records and what they cost.
+`record` keeps a `run.json` with every output; `facts` are what it says of library, machine and files, and read it.
 
 Published behaviour: docs/published/sweet_rl.md#row-order.
 """

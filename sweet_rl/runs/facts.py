@@ -1,29 +1,37 @@
-"""What a record says beside flags: versions, the library's commit, the machine; digests of inputs and outputs.
+"""What records of runs say beside flags: versions, machine, digests, use and cost; and records that are there, read.
 
-No host name, no user name and no environment is among them, and nothing heavy is imported. A file's digest is the SHA-256
+No host name, no user name and no environment is among it, and nothing heavy is imported. A file's digest is the SHA-256
 of its bytes. Tensors fill files that are too large for that: of a file of weights above 64 MiB it covers the size, the first
 and the last MiB, and 62 pieces of 64 KiB at even distances between them (`sampled` says so). A training changes all of
 these; an edit of a few bytes elsewhere is not seen. A folder's digest is that of its files' names, sizes and digests.
+A `run.json` may be another program's, torn, or edited: what has not the form of a record is none.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import json
+import math
 import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
 from io import BufferedReader
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from sweet_rl.chat.formats import model_path
-from sweet_rl.tracking import is_record
+from sweet_rl.errors import UsageError
+from sweet_rl.tracking import RECORD, Usage, is_record
 from sweet_rl.types import Json
 from sweet_rl.version import __version__
 
@@ -177,3 +185,198 @@ def entries_of(folder: Path) -> Iterator[Path]:
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from (Path(place, name) for name in sorted(names) if not name.startswith("."))
+
+
+# ---- records, read
+
+_Objects: Final = list[dict[str, Any]] | None
+_Usage: Any = msgspec.defstruct("_Usage", [
+    ("prompt_tokens", int | None), ("completion_tokens", int | None), ("replies_without_usage", int), ("retries", int),
+    ("replies", int), ("requests", int, 0), ("failed_requests", int, 0),
+])  # fmt: skip
+_Cost: Any = msgspec.defstruct("_Cost", [("usd", float | None)])
+_Progress: Any = msgspec.defstruct(
+    "_Progress",
+    [("unit", str), ("done", int), ("total", int), ("failed", int, 0), ("per_s", float | None, None)],
+)
+_Record: Any = msgspec.defstruct("_Record", [
+    ("id", str), ("stage", str), ("status", str), ("sessions", list[dict[str, Any]]), ("wall_s", float | None, None),
+    ("inputs", _Objects, None), ("outputs", _Objects, None), ("settings", dict[str, Any] | None, None),
+    ("seeds", dict[str, Any] | None, None), ("step", dict[str, Any] | None, None), ("cost", _Cost | None, None),
+    ("usage", dict[str, dict[str, _Usage]], {}), ("progress", _Progress | None, None),
+    ("numbers", dict[str, float | None] | None, None),
+])  # fmt: skip
+"""What is read of a record by name; it may have more."""
+
+
+def place_of(path: Path, *, folder: bool) -> Path:
+    """Where the record of an output is."""
+    return path / RECORD if folder else path.with_name(f"{path.name}.{RECORD}")
+
+
+def read_record(place: Path) -> dict[str, Json] | None:
+    """The record at that path; None where no readable one is."""
+    try:
+        found: dict[str, Json] = json.loads(place.read_bytes())
+        msgspec.convert(found, _Record)
+    except (OSError, ValueError, RecursionError):  # msgspec's own errors are ValueErrors
+        return None
+    return {"usage": {}} | found
+
+
+def maker_of(path: Path) -> dict[str, Json] | None:
+    """The record of a path: its own, or that of the folder around it."""
+    for place in (place_of(path, folder=path.is_dir()), *(above / RECORD for above in path.parents[:3])):
+        found = read_record(place)
+        if found is not None:
+            return found
+    return None
+
+
+def trained_from(critic: str | Path) -> str | None:
+    """The model that a critic of `train_dpo` began as, by its folder's record; None where none says it."""
+    found = read_record(place_of(Path(critic).expanduser(), folder=True))
+    if found is None or found["stage"] != "train_dpo":
+        return None
+    base = (found.get("settings") or {}).get("pretrain")
+    if not isinstance(base, str):
+        return None
+    there = Path(str(found.get("folder") or ""), base)
+    return str(there) if there.is_dir() else base
+
+
+_NUMBERS = ("requests", "retries", "failed_requests", "replies", "replies_without_usage", "reasoning_tokens")
+_TOKENS = ("prompt_tokens", "completion_tokens")
+
+
+def summed(usages: Iterable[Usage]) -> dict[str, dict[str, Json]]:
+    """Of all models that were asked anything; tokens are null where no reply reported them.
+
+    Who only asked a server which models it has asked none of them.
+    """
+    parts: list[dict[str, dict[str, Json]]] = []
+    for usage in usages:
+        if usage.requests and (usage.model or usage.replies):
+            known = usage.replies > usage.uncounted or not usage.replies
+            row = {
+                "requests": usage.requests,
+                "retries": sum(usage.retries.values()),
+                "failed_requests": sum(usage.failed.values()),
+                "replies": usage.replies,
+                "replies_without_usage": usage.uncounted,
+                "prompt_tokens": usage.prompt_tokens if known else None,
+                "completion_tokens": usage.completion_tokens if known else None,
+                "reasoning_tokens": usage.reasoning_tokens,
+            }
+            parts.append({usage.role: {usage.model: row}})
+    return added(parts)
+
+
+def added(parts: Iterable[Mapping[str, Mapping[str, Json]]]) -> dict[str, dict[str, Json]]:
+    """The sums of several such tables. A number that is unknown in one of them is ignored."""
+    totals: dict[str, dict[str, Json]] = {}
+    for part in parts:
+        for role, models in part.items():
+            for model, row in models.items():
+                old = totals.setdefault(role, {}).get(model)
+                if old is None:
+                    totals[role][model] = dict(row)
+                    continue
+                both: dict[str, Json] = {name: old.get(name, 0) + row.get(name, 0) for name in _NUMBERS}
+                for name in _TOKENS:
+                    known = [one[name] for one in (old, row) if one.get(name) is not None]
+                    both[name] = sum(known) if known else None
+                totals[role][model] = both
+    return totals
+
+
+_FORMAT = (
+    'A table of prices is TOML or JSON: for each model the US dollars of a million tokens, ["gpt-4o-mini"] '
+    "with input = 0.15 and output = 0.60 below it."
+)
+
+
+class Price(NamedTuple):
+    """US dollars of a million tokens that a model reads, and writes."""
+
+    input: float
+    output: float
+
+
+def load_prices(path: str) -> dict[str, Price]:
+    """The table in a file, by the model's name."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        table = json.loads(text) if path.endswith(".json") else tomllib.loads(text)
+    except OSError as error:
+        raise UsageError(f"--prices {path!r} cannot be read: {error.strerror}.") from error
+    except ValueError as error:
+        raise UsageError(f"--prices {path!r} is broken: {error}. {_FORMAT}") from error
+    if not isinstance(table, dict):
+        raise UsageError(f"--prices {path!r} holds no table. {_FORMAT}")
+    prices: dict[str, Price] = {}
+    for name, entry in table.items():
+        fits = isinstance(entry, dict) and set(entry) == {"input", "output"}
+        if not fits or not all(type(one) in {int, float} and 0 <= one < math.inf for one in entry.values()):
+            raise UsageError(f"--prices {path!r}: {name!r} is {entry!r}. {_FORMAT}")
+        prices[name] = Price(**entry)
+    return prices
+
+
+def cost_of(usage: Mapping[str, Mapping[str, Json]], prices: Mapping[str, Price]) -> dict[str, Json]:
+    """Dollars by role, and in all; null where a price or a number of tokens is unknown: `unknown` says which.
+
+    A model that never replied has cost nothing.
+    """
+    roles: dict[str, Json] = {}
+    unknown: list[str] = []
+    for role, models in usage.items():
+        parts: list[float] = []
+        for model, used in models.items():
+            if not used["replies"]:
+                parts.append(0.0)
+            elif model not in prices:
+                unknown.append(f"the price of {model!r} ({role})")
+            elif used["prompt_tokens"] is None or used["replies_without_usage"]:
+                unknown.append(f"the tokens of {model!r} ({role})")
+            else:
+                price = prices[model]
+                millions = used["prompt_tokens"] * price.input + used["completion_tokens"] * price.output
+                parts.append(millions / 1e6)
+        roles[role] = round(sum(parts), 6) if len(parts) == len(models) else None
+    total = None if None in roles.values() else round(sum(roles.values()), 6)
+    by_role = {f"{role}_usd": dollars for role, dollars in roles.items()}
+    return {"usd": total, **by_role} | ({"unknown": unknown} if unknown else {})
+
+
+_SILENT_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A record and its path (the first one, where several outputs have it)."""
+
+    place: Path
+    content: Mapping[str, Json]
+
+    @property
+    def status(self) -> str:
+        """As recorded; also whether a running one has been silent for a minute."""
+        status = str(self.content["status"])
+        if status != "running":
+            return status
+        try:
+            seen = datetime.fromisoformat(str(self.content.get("updated")))
+        except ValueError:
+            return "interrupted"
+        silent = (datetime.now(UTC) - seen).total_seconds()
+        return "running" if silent < _SILENT_S else "interrupted"
+
+
+def runs_below(folder: Path) -> list[Found]:
+    """The runs whose records are below a folder, oldest first."""
+    found: dict[str, Found] = {}
+    for place in entries_of(folder):
+        if is_record(place) and (content := read_record(place)) is not None:
+            found.setdefault(str(content["id"]), Found(place, content))
+    return sorted(found.values(), key=lambda run: (str(run.content.get("started")), str(run.content["id"])))

@@ -29,8 +29,6 @@ from sweet_rl.flags.shared import Budget
 from sweet_rl.openai_client import shown
 from sweet_rl.records import replace_file
 from sweet_rl.runs import facts
-from sweet_rl.runs.facts import digest_of, now, of_open_file
-from sweet_rl.runs.reading import Price, added, cost_of, maker_of, place_of, read_record, summed
 from sweet_rl.tracking import RECORD, Destination, Progress, Tracker, Usage, open_trackers, usable_trackers
 from sweet_rl.types import Json
 
@@ -70,7 +68,7 @@ class Record:
         *,
         command: str,
         argv: list[str] | None = None,
-        prices: Mapping[str, Price] | None = None,
+        prices: Mapping[str, facts.Price] | None = None,
         budget: Budget | None = None,
         parent: str | None = None,
         step: str | None = None,
@@ -80,7 +78,7 @@ class Record:
         self._prices, self._budget = prices, budget or Budget()
         self._about: dict[str, Json] = {} if parent is None else {"parent": parent}
         self._about |= {} if step is None else {"step": {"name": step, "flags": dict(settings)}}
-        self._session: dict[str, Json] = {"started": now(), "command": command, "pid": os.getpid()}
+        self._session: dict[str, Json] = {"started": facts.now(), "command": command, "pid": os.getpid()}
         self._session |= {} if argv is None else {"argv": argv}
         self._begun, self._folder = time.monotonic(), str(_absolute(Path()))
         self._usage: list[Usage] = []
@@ -129,11 +127,11 @@ class Record:
 
     def usage(self) -> dict[str, dict[str, Json]]:
         """Counters by role, then by model, of this session and those before it."""
-        return added([*(one.get("usage") or {} for one in self._earlier), summed(self._usage)])
+        return facts.added([*(one.get("usage") or {} for one in self._earlier), facts.summed(self._usage)])
 
     def cost(self) -> dict[str, Json] | None:
         """The dollars of that; None without prices."""
-        return None if self._prices is None else cost_of(self.usage(), self._prices)
+        return None if self._prices is None else facts.cost_of(self.usage(), self._prices)
 
     def killed(self) -> int:
         """How many sessions ended without a word."""
@@ -181,7 +179,7 @@ class Record:
             self._newest |= numbers
         numbers[f"{progress.unit}s_per_s"] = self._per_s
         numbers |= {"failed": progress.failed} if progress.failed else {}
-        for role, models in summed(self._usage).items():
+        for role, models in facts.summed(self._usage).items():
             for name in _COUNTED:
                 known = [row[name] for row in models.values() if row.get(name) is not None]
                 numbers |= {f"{role}.{name}": sum(known)} if any(known) else {}
@@ -225,13 +223,13 @@ class Record:
                 with suppress(OSError, ValueError):  # a model of the hub that is in the cache
                     if revision := commit.read_text("utf-8").strip():
                         entry["revision"] = revision
-                if (maker := maker_of(path)) is not None:
+                if (maker := facts.maker_of(path)) is not None:
                     entry["made_by"] = maker["id"]
 
     def writes(self, path: Path, *, folder: bool, continues: bool, in_place: bool) -> None:
         """Start an output: from now on the record is beside it."""
         whole = _absolute(path)
-        place = place_of(whole, folder=folder)
+        place = facts.place_of(whole, folder=folder)
         entry: dict[str, Json] = {"path": str(path)}
         if in_place:  # beside the record of the run that made it
             place = whole.with_name(f"{whole.name}.{self.stage.replace(' ', '_')}.{RECORD}")
@@ -239,7 +237,7 @@ class Record:
         with self._lock:
             if whole in self._outputs or any(o in whole.parents for o in self._outputs if o.is_dir()):
                 return
-            old = read_record(place)
+            old = facts.read_record(place)
             if continues and old is not None:
                 self._go_on(old)
             before = place.read_bytes() if place.is_file() else None
@@ -281,7 +279,7 @@ class Record:
         self._about["started"] = old.get("started") or self._session["started"]
         *before, last = old["sessions"] or [{}]
         if last.get("status") == "running":
-            last |= {"status": "interrupted", "noticed": now()}
+            last |= {"status": "interrupted", "noticed": facts.now()}
         mine = self._now()
         last |= {name: old[name] for name in _PER_SESSION if name in old and old[name] != mine.get(name)}
         self._earlier = [*before, last]
@@ -304,7 +302,7 @@ class Record:
             except IndexError:
                 return
             with suppress(OSError):
-                found = digest_of(path) if file is None else of_open_file(file, path.suffix)
+                found = facts.digest_of(path) if file is None else facts.of_open_file(file, path.suffix)
                 with self._lock:
                     entry.update(found)
 
@@ -333,11 +331,11 @@ class Record:
                 except Exception as problem:  # noqa: BLE001 - the run itself is whole
                     _warn(tracker, problem)
             if self._outputs and self._writes_here and not self._was_refused(error):
-                self._session |= {"finished": now(), "status": status} | ({"error": why} if why else {})
+                self._session |= {"finished": facts.now(), "status": status} | ({"error": why} if why else {})
                 for path, output in list(self._outputs.items()):
                     with suppress(OSError):
                         if path.exists():
-                            output.entry.update(digest_of(path))
+                            output.entry.update(facts.digest_of(path))
                         else:  # nothing came of it
                             del self._outputs[path]
                             output.place.unlink()
@@ -350,7 +348,7 @@ class Record:
     def _was_refused(self, error: BaseException | None) -> bool:
         """Whether the run was refused and has made nothing; then the records that were there are put back."""
         refused = isinstance(error, (errors.UsageError, errors.DataError))
-        if not refused or isinstance(error, errors.NonFiniteError) or summed(self._usage):
+        if not refused or isinstance(error, errors.NonFiniteError) or facts.summed(self._usage):
             return False
         if any(_state_of(path) != output.state for path, output in self._outputs.items()):
             return False
@@ -381,7 +379,7 @@ class Record:
 
     def _save(self) -> None:
         session: dict[str, Json] = {"status": "running"} | self._session
-        session |= {"wall_s": round(time.monotonic() - self._begun, 2), "usage": summed(self._usage)}
+        session |= {"wall_s": round(time.monotonic() - self._begun, 2), "usage": facts.summed(self._usage)}
         if changes := self.server_changes():
             session["server_changes"] = changes
         sessions = [*self._earlier, session]
@@ -392,7 +390,7 @@ class Record:
             "stage": self.stage,
             "status": session["status"],
             "started": session["started"],
-            "updated": now(),
+            "updated": facts.now(),
             "finished": session.get("finished"),
             "wall_s": round(sum(one.get("wall_s") or 0.0 for one in sessions), 2),
             "command": session["command"],

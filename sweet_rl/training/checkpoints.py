@@ -23,8 +23,7 @@ from typing import Any
 from sweet_rl import tracking
 from sweet_rl.chat.formats import model_path
 from sweet_rl.errors import DataError, NonFiniteError, StorageError, UsageError, first_line
-from sweet_rl.records import replace_rows, sync_path
-from sweet_rl.records.journal import locked
+from sweet_rl.records import locked, replace_rows, sync_path
 from sweet_rl.runs.facts import digest_of
 from sweet_rl.tracking import is_record
 from sweet_rl.types import Json

@@ -22,7 +22,7 @@ from sweet_rl.chat.formats import Entry
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.flags import listed
 from sweet_rl.records import trajectories_from_rows
-from sweet_rl.records.files import rows_of
+from sweet_rl.records.tables import rows_of
 from sweet_rl.training.settings import DataSettings
 from sweet_rl.training.vision import Gallery, Pictures
 from sweet_rl.types import AgentTurn, Json, Trajectory

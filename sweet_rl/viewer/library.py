@@ -24,8 +24,7 @@ from sweet_rl.preferences.credit import turn_digest
 from sweet_rl.preferences.trajectory_pairs import with_solution
 from sweet_rl.records.files import parse_line
 from sweet_rl.runs import has_failed
-from sweet_rl.runs.facts import entries_of
-from sweet_rl.runs.reading import place_of, read_record
+from sweet_rl.runs.facts import entries_of, place_of, read_record
 from sweet_rl.statistics import mean_over_tasks, share_over_tasks
 from sweet_rl.tracking import RECORD
 from sweet_rl.types import AgentTurn, Json, Trajectory

@@ -14,7 +14,7 @@ from sweet_rl.commands.train import replaces_nothing
 from sweet_rl.errors import BudgetSpent, DataError, ServiceError, StorageError, UsageError
 from sweet_rl.flags.shared import Evaluation
 from sweet_rl.records import locked
-from sweet_rl.runs.reading import read_record
+from sweet_rl.runs.facts import read_record
 from sweet_rl.training.checkpoints import STATE
 from sweet_rl.training.settings import TrainSettings
 from sweet_rl.users.server import start_server

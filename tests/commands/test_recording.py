@@ -7,8 +7,7 @@ import pytest
 
 from sweet_rl.cli import load, stages
 from sweet_rl.errors import UsageError
-from sweet_rl.runs.facts import digest_of
-from sweet_rl.runs.reading import runs_below
+from sweet_rl.runs.facts import digest_of, runs_below
 from sweet_rl.users.server import start_server
 from tests.browsers.fake_renderer import FakeRenderer
 from tests.conftest import ROOT

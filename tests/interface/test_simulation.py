@@ -22,7 +22,7 @@ from sweet_rl.policies.openai import OpenAIPolicy
 from sweet_rl.policies.reflective import Recap, ReflectivePolicy
 from sweet_rl.policies.scripted import MarkovPolicy
 from sweet_rl.records import read_rows
-from sweet_rl.runs.reading import read_record
+from sweet_rl.runs.facts import read_record
 from sweet_rl.types import (
     Completion,
     Failure,

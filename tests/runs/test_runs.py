@@ -16,8 +16,7 @@ from sweet_rl.errors import DataError, StorageError, UsageError
 from sweet_rl.rollout import schedule
 from sweet_rl.runs import finish, open_journal, plan
 from sweet_rl.runs import record as records
-from sweet_rl.runs.facts import digest_of, unchanged
-from sweet_rl.runs.reading import Price, cost_of, load_prices, runs_below
+from sweet_rl.runs.facts import Price, cost_of, digest_of, load_prices, runs_below, unchanged
 from sweet_rl.tracking import Usage
 from sweet_rl.types import Task
 
@@ -227,7 +226,7 @@ def test_large_weights_are_sampled_and_a_training_is_seen(tmp_path):
 
 
 def test_tokens_that_a_server_does_not_tell_are_unknown():
-    from sweet_rl.runs.reading import added, summed
+    from sweet_rl.runs.facts import added, summed
 
     silent, half, untouched = Usage("agent", "a"), Usage("user", "b"), Usage("user", "c")
     for usage, replies in ((silent, [(None, None)]), (half, [(5, 2), (None, None)])):
@@ -250,7 +249,7 @@ def test_tokens_that_a_server_does_not_tell_are_unknown():
 
 
 def test_who_asked_no_model_anything_makes_no_price_unknown():
-    from sweet_rl.runs.reading import summed
+    from sweet_rl.runs.facts import summed
 
     asked, listed, refused = Usage("user", "gpt"), Usage("user", ""), Usage("agent", "gone")
     asked.requests, listed.requests, refused.requests = 1, 2, 6

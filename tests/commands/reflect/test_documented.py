@@ -6,7 +6,7 @@ import shlex
 import pytest
 
 from sweet_rl import cli
-from sweet_rl.runs.reading import runs_below
+from sweet_rl.runs.facts import runs_below
 from tests.conftest import ROOT
 from tests.states import without_record
 
