@@ -158,7 +158,7 @@ class LiveEpisode:
     def __init__(
         self, episode: Episode, env: Env, provenance: Mapping[str, Json], stats: RolloutStats | None = None
     ) -> None:
-        run = tracking.run_id()
+        run = tracking.current().id
         self._episode, self._env = episode, env
         self._stats = stats if stats is not None else RolloutStats()
         self._history: list[Message] = []

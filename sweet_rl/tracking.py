@@ -93,11 +93,13 @@ RECORD: Final = "run.json"
 Counts = TypeVar("Counts", bound=Usage)
 
 
-class Listener(Protocol):
-    """Receives what a run reads and writes: the functions below of the same names say what each call means."""
+class Listener:
+    """Receives what a run reads and writes: the functions below of the same names say what each call means. This one does
+    nothing with it.
+    """
 
-    id: str
-    command: str
+    id: str | None = None
+    command: str | None = None
 
     def uses(self, usage: Usage) -> None: ...
     def permits(self, model: str) -> None: ...
@@ -108,16 +110,51 @@ class Listener(Protocol):
     def reads(self, flag: str, source: str) -> None: ...
     def writes(self, path: Path, *, folder: bool, continues: bool, in_place: bool) -> None: ...
 
-    # the run so far, all its sessions together: by role, then by model; in dollars, None without prices; sessions that
-    # were killed, of which some use is in no sum; what models behind servers were not sent as it was meant
-    def usage(self) -> Mapping[str, Mapping[str, Mapping[str, int | None]]]: ...
-    def cost(self) -> Mapping[str, object] | None: ...
-    def killed(self) -> int: ...
-    def server_changes(self) -> list[str]: ...
+    def usage(self) -> Mapping[str, Mapping[str, Mapping[str, Json]]]:
+        """What the run has used so far, all its sessions together: by role, then by model."""
+        return {}
+
+    def cost(self) -> Mapping[str, Json] | None:
+        """The dollars of that; None without prices."""
+        return None
+
+    def killed(self) -> int:
+        """How many sessions were killed: some of what these used is in no sum."""
+        return 0
+
+    def server_changes(self) -> list[str]:
+        """What models behind servers were not sent as it was meant."""
+        return []
 
 
-_listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+_listener: ContextVar[Listener] = ContextVar("listener", default=Listener())  # noqa: B039 - it has no state
 _role: ContextVar[str | None] = ContextVar("role", default=None)
+
+
+def current() -> Listener:
+    """Who listens in this context."""
+    return _listener.get()
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """The listener receives what the block does, and what that calls and awaits."""
+    token, role_token = _listener.set(listener), _role.set(None)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+        _role.reset(role_token)
+
+
+@contextmanager
+def role(name: str) -> Iterator[None]:
+    """Models that are opened in the block play this part: agent, user, reflection, teacher, judge, critic."""
+    token = _role.set(name)
+    try:
+        yield
+    finally:
+        _role.reset(token)
 
 
 def is_record(path: Path) -> bool:
@@ -132,52 +169,35 @@ def writes(
 
     `continues`: it goes on with what is there; `in_place`: it is another run's, and changed where it is.
     """
-    if (listener := _listener.get()) is not None:
-        listener.writes(Path(path), folder=folder, continues=continues, in_place=in_place)
+    current().writes(Path(path), folder=folder, continues=continues, in_place=in_place)
 
 
 def sets(settings: Mapping[str, object]) -> None:
     """Settings that the stage found elsewhere than in its flags: in a file, in an earlier run."""
-    if (listener := _listener.get()) is not None:
-        listener.sets(settings)
+    current().sets(settings)
 
 
 def reads(flag: str, source: str | Path | None) -> None:
     """The outputs depend on this file, folder, model or source of tasks."""
-    if (listener := _listener.get()) is not None and source is not None and str(source):
-        listener.reads(flag, str(source))
+    if source is not None and str(source):
+        current().reads(flag, str(source))
 
 
 def progresses(unit: str, total: int, done: int = 0) -> Progress:
     """New counters for work that begins; who listens reads them from now on."""
     progress = Progress(unit, total, done, first=done)
-    if (listener := _listener.get()) is not None:
-        listener.progresses(progress)
+    current().progresses(progress)
     return progress
 
 
 def logs(step: int, numbers: Mapping[str, float]) -> None:
     """The numbers of an update, an iteration, a step: they go wherever `logs_to` says."""
-    if (listener := _listener.get()) is not None:
-        listener.logs(step, numbers)
+    current().logs(step, numbers)
 
 
 def logs_to(destination: Destination) -> None:
     """Where the numbers of this run go; call it before the first output begins."""
-    if (listener := _listener.get()) is not None:
-        listener.logs_to(destination)
-
-
-def run_id() -> str | None:
-    """Id of the run in progress; None without a listener."""
-    listener = _listener.get()
-    return None if listener is None else listener.id
-
-
-def command() -> str | None:
-    """The command line that would do the same as the run in progress; None without a listener."""
-    listener = _listener.get()
-    return None if listener is None else listener.command
+    current().logs_to(destination)
 
 
 def meter(model: str = "", usually: str = "model") -> Usage:
@@ -188,8 +208,7 @@ def meter(model: str = "", usually: str = "model") -> Usage:
 def joining(usage: Counts) -> Counts:
     """The same counters, in the role of the moment; who listens reads them from now on."""
     usage.role = _role.get() or usage.role
-    if (listener := _listener.get()) is not None:
-        listener.uses(usage)
+    current().uses(usage)
     return usage
 
 
@@ -201,34 +220,7 @@ def asks(usage: Usage) -> None:
 
 def permits(model: str) -> None:
     """Whether the run may ask this model once more; call it also before the first output begins."""
-    if (listener := _listener.get()) is not None:
-        listener.permits(model)
-
-
-@contextmanager
-def role(name: str) -> Iterator[None]:
-    """Models that are opened in the block play this part: agent, user, reflection, teacher, judge, critic."""
-    token = _role.set(name)
-    try:
-        yield
-    finally:
-        _role.reset(token)
-
-
-def current() -> Listener | None:
-    """The listener of this context, or None."""
-    return _listener.get()
-
-
-@contextmanager
-def listening(listener: Listener) -> Iterator[None]:
-    """The listener receives what the block does, and what that calls and awaits."""
-    token, role_token = _listener.set(listener), _role.set(None)
-    try:
-        yield
-    finally:
-        _listener.reset(token)
-        _role.reset(role_token)
+    current().permits(model)
 
 
 KINDS: Final = ("tensorboard", "wandb", "trackio")

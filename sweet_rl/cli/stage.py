@@ -218,7 +218,7 @@ def recorded(
             # a server's model is not loaded here, whatever it is called
             roles = ("", "agent_", "reflection_")
             served = any(settings.get(f"{role}base_url") is not None for role in roles)
-            parent = tracking.current()
+            parent = tracking.current().id
             with Record(
                 name,
                 settings,
@@ -226,8 +226,8 @@ def recorded(
                 argv=argv,
                 prices=None if budget.prices is None else load_prices(budget.prices),
                 budget=budget,
-                parent=(os.environ.get(PARENT) or None) if parent is None else parent.id,
-                step=(os.environ.get(STEP) or None) if parent is None else None,
+                parent=parent or os.environ.get(PARENT) or None,
+                step=None if parent else os.environ.get(STEP) or None,
             ):
                 tracking.reads("prices", budget.prices)
                 for flag in reads:

@@ -217,7 +217,9 @@ def run(flags: EvalFlags, cast: Cast) -> None:
     report = _report(flags, cast, tasks, found, known)
     tracking.logs(report.played, report.means())
     replace_file(folder / REPORT, [json.dumps(report.to_json(), indent=1).encode() + b"\n"])
-    page = report_page(report, found, command=tracking.command() or "", made=now()[:10], folder=folder)
+    page = report_page(
+        report, found, command=tracking.current().command or "", made=now()[:10], folder=folder
+    )
     replace_file(folder / PAGE, [page.encode("utf-8", "replace")])
     print(
         f"\n{report}\n\nThe same is in {folder / REPORT} and, to be read and sent, in {folder / PAGE}; "
@@ -251,8 +253,8 @@ def _report(
     world, listener, source = cast.world, tracking.current(), flags.tasks or cast.world.tasks.test
     provenance = json.loads(max(found.provenances, key=lambda said: found.provenances[said]))
     repeats = f" x {flags.repeats}" if flags.repeats > 1 else ""
-    changes = [] if listener is None else listener.server_changes()
-    killed = 0 if listener is None else listener.killed()
+    changes = listener.server_changes()
+    killed = listener.killed()
     human: dict[str, Json] = {}  # who answered: the model, its prompt and its version
     if world.user.by != "world":
         human = {"model": provenance["env_model"] or cast.human.env_model, "prompt": ""}
@@ -266,7 +268,7 @@ def _report(
         f"{cast.agent.agent_model} in {world.name}, {Path(source).name}{repeats}",
         bounds=bounds,
         about={
-            "made": {"date": now(), "sweet_rl": __version__, "run": tracking.run_id() or ""},
+            "made": {"date": now(), "sweet_rl": __version__, "run": tracking.current().id or ""},
             "played": {
                 "world": world.name,
                 "tasks": source,
@@ -281,8 +283,8 @@ def _report(
             "human": human,
             "grader": json.loads(max(found.graders, key=found.graders.__getitem__, default="{}")),
         },
-        usage=None if listener is None else listener.usage(),
-        cost=None if listener is None else listener.cost(),
+        usage=listener.usage(),
+        cost=listener.cost(),
         problems=[
             f"{'a session was' if killed == 1 else f'{killed} sessions were'} killed: what models used in the last "
             "seconds before is in no count of tokens and dollars"

@@ -160,7 +160,7 @@ def compare(flags: CompareFlags, /, *runs: str) -> None:
         return
     result, text = comparison.compared(played, interval=flags.interval, force=flags.force), ""
     if page is not None:  # before the table: who reads its first lines alone has the page all the same
-        made = {"made": now()[:10], "command": tracking.command() or ""}
+        made = {"made": now()[:10], "command": tracking.current().command or ""}
         html = comparison_page(result, **made, dialogues=flags.dialogues)
         numbers = page.with_suffix(".json")
         tracking.writes(page)

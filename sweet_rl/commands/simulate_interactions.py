@@ -322,8 +322,6 @@ class Session:
 def _spent() -> Iterator[str]:
     """What the run in progress has used of models: money, tokens read and written, requests sent again."""
     listener = tracking.current()
-    if listener is None:
-        return
     used = [row for models in listener.usage().values() for row in models.values()]
     if (cost := listener.cost()) is not None:
         known = [value for name, value in cost.items() if name.endswith("_usd") and isinstance(value, float)]

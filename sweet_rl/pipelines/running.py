@@ -152,7 +152,7 @@ def _log(step: Step, folder: Path) -> Path:
 @contextlib.contextmanager
 def workers(jobs: int, *, fresh: bool, small: bool) -> Iterator[ProcessPoolExecutor]:
     """Processes that run steps."""
-    ours = {PARENT: tracking.run_id() or ""}
+    ours = {PARENT: tracking.current().id or ""}
     if small:
         ours |= {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     saved = {name: os.environ.get(name) for name in ours}

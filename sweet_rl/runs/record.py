@@ -53,13 +53,15 @@ class _Output:
     state: Json  # of the output then
 
 
-class Record:
+class Record(tracking.Listener):
     """Keeps the record of a run, which is the block that it is the context of; a listener of `sweet_rl.tracking`.
 
     Numbers that have steps of their own, such as losses, come by `logs`; those of a rollout are taken now and then.
     `settings` are all flags with their values, `command` would do the same, `argv` is what was typed; `parent` is the id of the
     run that this one is a part of, `step` its name in the pipeline that runs it.
     """
+
+    id: str
 
     def __init__(
         self,

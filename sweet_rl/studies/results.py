@@ -233,7 +233,7 @@ def provenance() -> dict[str, str]:
     known = {"machine": f"{os.cpu_count()} cores, {platform.system()}", "python": platform.python_version()}
     known |= {"sweet_rl": __version__, "commit": facts.commit()}
     known |= {"day": dt.datetime.now(tz=dt.UTC).date().isoformat()}
-    known |= {"run": tracking.run_id() or "", "command": tracking.command() or ""}
+    known |= {"run": tracking.current().id or "", "command": tracking.current().command or ""}
     return {name: value for name, value in known.items() if value}
 
 
