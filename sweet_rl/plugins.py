@@ -33,9 +33,7 @@ class Registry:
 
     group: str  # of entry points, as in "sweet_rl.worlds"
     kind: str  # one of them in messages, as in "world"
-    ours: Mapping[str, str] = field(
-        default_factory=dict
-    )  # names in this package, each with its `module:ATTRIBUTE`
+    ours: Mapping[str, str] = field(default_factory=dict)  # in this package, each as `module:ATTRIBUTE`
     parts: tuple[str, ...] = ()  # attributes that one of them has, by its contract
 
     def names(self) -> tuple[str, ...]:

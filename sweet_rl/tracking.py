@@ -286,15 +286,22 @@ def open_trackers(
     continues: bool,
     config: Mapping[str, Json],
 ) -> list[Tracker]:
-    """The trackers of a run."""
-    place = Path(destination.folder).expanduser() if destination.folder else folder
+    """The trackers of a run; wandb and trackio, whose interface is the same, keep it where their settings say."""
     made: list[Tracker] = []
     for kind in destination.kinds:
         try:
             if kind == "tensorboard":
-                made.append(TensorBoard(place))
-            else:
-                made.append(Online(kind, destination, f"{stage}-{run}", run, config, continues=continues))
+                made.append(
+                    TensorBoard(Path(destination.folder).expanduser() if destination.folder else folder)
+                )
+                continue
+            own: dict[str, Any] = {"id": run, "entity": destination.entity, "resume": "allow"}
+            if kind == "trackio":  # finds a run by its name
+                own = {"resume": "allow" if continues else "never", "embed": False}
+            own |= {"project": destination.project, "group": destination.group, "config": dict(config)}
+            with contextlib.redirect_stdout(sys.stderr):  # what the stage prints is its own
+                begin = importlib.import_module(kind).init
+                made.append(Online(begin(name=destination.name or f"{stage}-{run}", **own)))
         except Exception as error:
             if kind in destination.may_lack:
                 _leave_out(kind, destination, error)
@@ -336,29 +343,10 @@ class TensorBoard:
 
 
 class Online:
-    """A run of wandb, or of trackio, whose interface is the same; each keeps it where its settings say."""
+    """A run of wandb, or of trackio."""
 
-    def __init__(
-        self,
-        kind: str,
-        destination: Destination,
-        name: str,
-        run: str,
-        config: Mapping[str, Json],
-        *,
-        continues: bool,
-    ) -> None:
-        own: dict[str, Any] = {"id": run, "entity": destination.entity, "resume": "allow"}
-        if kind == "trackio":  # finds a run by its name
-            own = {"resume": "allow" if continues else "never", "embed": False}
-        with contextlib.redirect_stdout(sys.stderr):  # what the stage prints is its own
-            self._run: Any = importlib.import_module(kind).init(
-                project=destination.project,
-                name=destination.name or name,
-                group=destination.group,
-                config=dict(config),
-                **own,
-            )
+    def __init__(self, run: Any) -> None:
+        self._run = run
 
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
         """Add the numbers that are finite."""

@@ -115,9 +115,7 @@ class Completion:
     token_ids: tuple[int, ...] | None = None
     logprobs: tuple[float, ...] | None = None
     finish_reason: FinishReason = FinishReason.OTHER
-    thoughts: str | None = (
-        None  # separated by a server; else they may stand between tags (`sweet_rl.thoughts`)
-    )
+    thoughts: str | None = None  # separated by a server; else between tags, if any (`sweet_rl.thoughts`)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,9 +190,7 @@ class StepResult:
 
     content: str
     output: str
-    observation: (
-        Observation | None
-    )  # what the agent sees next; at the end the world's last message, if there is one
+    observation: Observation | None  # what the agent sees next; at the end the world's last message, if any
     reward: float | None = None  # None in worlds whose answers are graded afterwards
     terminated: bool = False
     truncated: bool = False
@@ -239,9 +235,7 @@ class Trajectory:
     error: Failure | None = None
     failures: tuple[Failure, ...] = ()
     provenance: Mapping[str, Json] = field(default_factory=dict)
-    extra: Mapping[str, Json] = field(
-        default_factory=dict
-    )  # fields of the row without a name here: grades, others'
+    extra: Mapping[str, Json] = field(default_factory=dict)  # further fields of the row: grades, others'
 
     @property
     def key(self) -> tuple[str, int]:

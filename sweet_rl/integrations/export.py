@@ -142,10 +142,10 @@ def export(flags: ExportFlags, /) -> None:
         raise UsageError(f"--input_path {flags.input_path!r} is no file.")
     from sweet_rl.integrations.logs import credited, write_documents
     from sweet_rl.records import load_trajectories, replace_rows, trajectory_to_row
-    from sweet_rl.runs import new_file, new_folder
+    from sweet_rl.runs import new_file
 
     to_folder = flags.to == "atif"
-    (new_folder if to_folder else new_file)(target, "output_path", overwrite=flags.overwrite)
+    new_file(target, "output_path", overwrite=flags.overwrite, folder=to_folder)
     found = trajectories_of(source) if flags.to == "trajectories" else load_trajectories(source)
     key, count = Counter(one.key for one in found).most_common(1)[0] if found else (None, 0)
     if count > 1 and flags.to != "trajectories":  # the second would take the place of the first, there

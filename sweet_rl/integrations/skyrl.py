@@ -15,7 +15,7 @@ from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 
 from sweet_rl.errors import UsageError
 from sweet_rl.integrations.worlds import NAME, SteppedEpisode, choice_of, shared_world
-from sweet_rl.interface.sync import wait_for
+from sweet_rl.interface.parts import wait_for
 from sweet_rl.types import Json
 
 _INSTEAD = "the methods of sweet_rl.integrations.worlds.SteppedEpisode"

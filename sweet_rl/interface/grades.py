@@ -19,8 +19,7 @@ from sweet_rl.grading.code import CodeGrader, Way, row_fields
 from sweet_rl.grading.pages import need_page_metrics
 from sweet_rl.grading.report import graded_with
 from sweet_rl.grading.sandbox import Sandbox
-from sweet_rl.interface.parts import episodes_in
-from sweet_rl.interface.sync import in_thread
+from sweet_rl.interface.parts import episodes_in, in_thread
 from sweet_rl.records import task_from_row
 from sweet_rl.types import Json, Message, Score, Task, Trajectory, is_answer
 from sweet_rl.viewer.rows import rewards_turns

@@ -16,8 +16,7 @@ from sweet_rl.chat import TokenizerChat
 from sweet_rl.errors import DataError, UsageError, missing_package, no_such
 from sweet_rl.evaluation.comparison import Comparison, IntervalWay, Source, compared, opened
 from sweet_rl.evaluation.episodes import episodes_of
-from sweet_rl.interface.parts import episodes_in, in_words_of_python
-from sweet_rl.interface.sync import in_thread
+from sweet_rl.interface.parts import episodes_in, in_thread, in_words_of_python
 from sweet_rl.preferences.credit import (
     WAYS,
     Advantage,

@@ -22,8 +22,15 @@ from sweet_rl.errors import SweetRLError, UsageError, no_such
 from sweet_rl.evaluation.episodes import episodes_of
 from sweet_rl.evaluation.report import Report, report_of
 from sweet_rl.interface.grades import grade
-from sweet_rl.interface.parts import Tasks, in_words_of_python, options_for, tasks_for, world_for
-from sweet_rl.interface.sync import awaited, waiting
+from sweet_rl.interface.parts import (
+    Tasks,
+    awaited,
+    in_words_of_python,
+    options_for,
+    tasks_for,
+    waiting,
+    world_for,
+)
 from sweet_rl.players import HumanFlags, PlayerFlags
 from sweet_rl.players.cast import Cast
 from sweet_rl.policies import BASE_URL_VAR, engine_and_name, instructed

@@ -85,9 +85,7 @@ def check_yaml(text: str, path: str | Path) -> None:
     """Refuse YAML that no reader survives: too deep, or whose aliases stand for too much. YAMLError: it is none."""
     import yaml
 
-    opened: list[
-        tuple[str | None, int]
-    ] = []  # each part that has begun: its anchor, and what stood before it
+    opened: list[tuple[str | None, int]] = []  # of each part that has begun: its anchor, what stood before it
     sizes: dict[str | None, int] = {}
     total = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):

@@ -55,24 +55,16 @@ def open_journal(path: str | Path, *, to_continue: bool, overwrite: bool) -> Jou
     return Journal(target, overwrite=overwrite)
 
 
-def new_file(path: str | Path, flag: str, *, overwrite: bool) -> None:
-    """Raise UsageError, before any work, where a file that is made all at once must not be written."""
+def new_file(path: str | Path, flag: str, *, overwrite: bool, folder: bool = False) -> None:
+    """Raise UsageError, before any work, where a file (or folder) that is made all at once must not be written."""
     target = Path(path).expanduser()
-    if target.is_dir():
-        raise UsageError(f"--{flag} {str(path)!r} is a folder; name a file in it.")
-    if not overwrite and target.exists() and target.stat().st_size:
+    if target.is_dir() != folder and target.exists():
+        wrong = "is a file; name a folder" if folder else "is a folder; name a file in it"
+        raise UsageError(f"--{flag} {str(path)!r} {wrong}.")
+    if not overwrite and target.exists() and (any(target.iterdir()) if folder else target.stat().st_size):
+        there = "holds something" if folder else "exists"
         ways = f"Pass --overwrite to replace it, or choose another --{flag}."
-        raise UsageError(f"{str(path)!r} exists already. {ways}")
-
-
-def new_folder(path: str | Path, flag: str, *, overwrite: bool) -> None:
-    """The same for a folder whose files are made all at once."""
-    target = Path(path).expanduser()
-    if target.is_file():
-        raise UsageError(f"--{flag} {str(path)!r} is a file; name a folder.")
-    if not overwrite and target.is_dir() and any(target.iterdir()):
-        ways = f"Pass --overwrite to replace it, or choose another --{flag}."
-        raise UsageError(f"{str(path)!r} holds something already. {ways}")
+        raise UsageError(f"{str(path)!r} {there} already. {ways}")
 
 
 def plan(

@@ -278,11 +278,8 @@ def added(parts: Iterable[Mapping[str, Mapping[str, Json]]]) -> dict[str, dict[s
     for part in parts:
         for role, models in part.items():
             for model, row in models.items():
-                old = totals.setdefault(role, {}).get(model)
-                if old is None:
-                    totals[role][model] = dict(row)
-                    continue
-                both: dict[str, Json] = {name: old.get(name, 0) + row.get(name, 0) for name in _NUMBERS}
+                old = totals.setdefault(role, {}).get(model, {})
+                both = {name: old.get(name, 0) + row.get(name, 0) for name in _NUMBERS}
                 for name in _TOKENS:
                     known = [one[name] for one in (old, row) if one.get(name) is not None]
                     both[name] = sum(known) if known else None

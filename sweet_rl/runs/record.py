@@ -103,11 +103,9 @@ class Record(tracking.Listener):
     # ---- what is asked of a run
 
     def uses(self, usage: Usage) -> None:
-        """A model has been opened."""
         self._usage.append(usage)
 
     def permits(self, model: str) -> None:
-        """Whether the run may ask this model once more."""
         budget = self._budget
         if not (budget.max_cost or budget.max_requests or budget.max_total_tokens):
             return
@@ -128,19 +126,15 @@ class Record(tracking.Listener):
                 raise errors.BudgetSpent(f"Stopped by --{name} {most:g}: {why if value is None else known}.")
 
     def usage(self) -> dict[str, dict[str, Json]]:
-        """Counters by role, then by model, of this session and those before it."""
         return facts.added([*(one.get("usage") or {} for one in self._earlier), facts.summed(self._usage)])
 
     def cost(self) -> dict[str, Json] | None:
-        """The dollars of that; None without prices."""
         return None if self._prices is None else facts.cost_of(self.usage(), self._prices)
 
     def killed(self) -> int:
-        """How many sessions ended without a word."""
         return sum("noticed" in session for session in self._earlier)
 
     def server_changes(self) -> list[str]:
-        """Each with the part of whoever is behind the server."""
         here = [f"{usage.role}: {words}" for usage in self._usage for words in usage.changes]
         earlier = [words for one in self._earlier for words in one.get("server_changes") or ()]
         return list(dict.fromkeys([*earlier, *here]))
@@ -148,9 +142,8 @@ class Record(tracking.Listener):
     # ---- its numbers
 
     def progresses(self, progress: Progress) -> None:
-        """Work of known length begins; what was before it has its last numbers."""
         with self._lock:
-            self._tick()
+            self._tick()  # what was before it has its last numbers
             self._progress, self._progress_begun = progress, time.monotonic()
             self._ticked, self._per_s = progress.first, None
 
@@ -164,7 +157,6 @@ class Record(tracking.Listener):
             self._track(step, found)
 
     def logs_to(self, destination: Destination) -> None:
-        """Send numbers there, from the first output on."""
         if self._writes_here:
             self._destination = usable_trackers(destination)
 
@@ -198,7 +190,6 @@ class Record(tracking.Listener):
     # ---- what it reads and writes
 
     def sets(self, settings: Mapping[str, object]) -> None:
-        """Add settings that no flag holds; a later value replaces an earlier one."""
         with self._lock:
             self.settings |= settings
 

@@ -16,7 +16,7 @@ import pytest
 import sweet_rl
 from sweet_rl.commands.simulate_interactions import simulate_interactions
 from sweet_rl.errors import EpisodeError, ServiceError, UsageError
-from sweet_rl.interface.sync import wait_for
+from sweet_rl.interface.parts import wait_for
 from sweet_rl.openai_client import OpenAIClient
 from sweet_rl.policies.openai import OpenAIPolicy
 from sweet_rl.policies.reflective import Recap, ReflectivePolicy

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sweet_rl.chat import ChatFormat, TokenizerChat
-from sweet_rl.interface.sync import wait_for
+from sweet_rl.interface.parts import wait_for
 from sweet_rl.policies.vllm import VLLMPolicy, VLLMServer
 from sweet_rl.types import Message, derive_seed
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sweet_rl.browsers import Renderer, RenderFailed, open_renderer
 from sweet_rl.browsers.page import extract_html, normalise_urls
-from sweet_rl.interface.sync import wait_for
+from sweet_rl.interface.parts import wait_for
 from sweet_rl.types import Failure
 
 
