@@ -27,7 +27,6 @@ class Env(Protocol):
 
     async def reset(self, task: Task, *, seed: int) -> Observation:
         """Begin the episode and return the first observation."""
-        ...
 
     async def step(self, action: str) -> StepResult:
         """Take the agent's raw text. After the end it changes nothing and returns no observation.
@@ -35,11 +34,9 @@ class Env(Protocol):
         The step that ends an episode says so by `terminated` or `truncated`; it may bring the world's last
         words as an observation, which is not answered. An `EpisodeError` is recorded by the loop.
         """
-        ...
 
     async def close(self) -> None:
         """Free what the episode holds. May be called at any time, more than once."""
-        ...
 
 
 class User(Protocol):
@@ -49,11 +46,9 @@ class User(Protocol):
 
     async def reply(self, context: UserContext) -> UserReply:
         """Answer the agent's last message; `UserReply.failure` says why there is no answer."""
-        ...
 
     async def close(self) -> None:
         """Close connections and files; the user is not asked again."""
-        ...
 
 
 class Policy(Protocol):
@@ -63,11 +58,9 @@ class Policy(Protocol):
 
     async def act(self, observation: Observation) -> Generation:
         """One turn; `EpisodeError` where this episode cannot continue, `ServiceError` where the run cannot."""
-        ...
 
     async def close(self) -> None:
         """Free the model, or stop the server that this policy started."""
-        ...
 
 
 class Sampler(Protocol):
@@ -80,7 +73,6 @@ class Sampler(Protocol):
 
         `seeds` has one for each prompt; without it a prompt's samples are the same in every call.
         """
-        ...
 
 
 class Grader(Protocol):
@@ -88,4 +80,3 @@ class Grader(Protocol):
 
     def grade(self, trajectories: Iterable[Trajectory]) -> Iterator[Score]:
         """Yield one score for each trajectory, in order, as they become known."""
-        ...

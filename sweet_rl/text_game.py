@@ -63,12 +63,9 @@ class TextGame(Protocol):
 
     def reset(self, task: Task, *, seed: int) -> str:
         """Begin the task's game and return `text`. Whatever is drawn depends on the task and the seed alone."""
-        ...
 
     def step(self, label: str) -> GameStep:
         """Take the agent's raw text as a label. One that is not on offer has a defined outcome, no error."""
-        ...
 
     def close(self) -> None:
         """Free what the game holds. May be called at any time, more than once."""
-        ...

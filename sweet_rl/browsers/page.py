@@ -94,11 +94,9 @@ class Renderer(Protocol):
 
     async def render(self, html: str) -> RenderedPage:
         """Render one page; the same page gives the same bytes."""
-        ...
 
     async def close(self) -> None:
         """End all browsers; nothing is rendered afterwards."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,6 @@ class ChatFormat(Protocol):
 
     def render(self, messages: Sequence[Message]) -> str:
         """The prompt string, special tokens written out."""
-        ...
 
 
 class PlainChat:

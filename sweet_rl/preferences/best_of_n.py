@@ -42,7 +42,6 @@ class Critic(Protocol):
         self, contexts: Sequence[Sequence[int]], candidates: Sequence[Sequence[Sequence[int]]]
     ) -> list[Scores]:
         """Log-probabilities of the tokens of candidates after their contexts, natural."""
-        ...
 
 
 class BestOfN:

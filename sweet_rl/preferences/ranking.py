@@ -43,7 +43,6 @@ class Scorer(Protocol):
 
         `candidates[r]` continue `contexts[r]`; none is empty.
         """
-        ...
 
 
 class Continuation(NamedTuple):

@@ -32,11 +32,9 @@ class Embedder(Protocol):
 
     def prepare(self, image: Image.Image) -> ModelInput:
         """What the model is given of one picture in RGB."""
-        ...
 
     def embed(self, pictures: Sequence[ModelInput]) -> list[Vector]:
         """One vector for each picture, in order; they need no particular length."""
-        ...
 
 
 def cosine(first: Vector, second: Vector) -> float:

@@ -33,11 +33,9 @@ class Shop(Protocol):
 
     async def fetch(self, address: Address, read: Callable[[str], T]) -> T:
         """The page at `address`, read by `read`."""
-        ...
 
     async def close(self) -> None:
         """Close connections; no page is asked for afterwards."""
-        ...
 
 
 class LocalShop:
