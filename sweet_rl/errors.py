@@ -8,6 +8,7 @@ What goes wrong inside one episode is not raised out of the loop but recorded (`
 from __future__ import annotations
 
 import difflib
+import functools
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -47,16 +48,16 @@ class DataError(SweetRLError):
     ) -> None:
         self.problem, self.path, self.line = problem, path, line
         self.field, self.value, self.repair = field, value, repair
-        where = f"{path}" if path is not None else "<data>"
-        if line is not None:
-            where += f", line {line}"
+        where = ("<data>" if path is None else str(path)) + ("" if line is None else f", line {line}")
         what = f"field {field!r} {problem}" if field else problem
         if field is not None or value is not None:
-            what += f", got {_shorten(value)}"
+            got = repr(value)
+            what += f", got {got if len(got) <= 120 else f'{got[:119]}…'}"
         super().__init__(f"{where}: {what}." + (f" {repair}" if repair else ""))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild_data_error, (self.problem, self.path, self.line, self.field, self.value, self.repair)
+        known = {name: getattr(self, name) for name in ("path", "line", "field", "value", "repair")}
+        return functools.partial(DataError, **known), (self.problem,)
 
 
 class ServiceError(SweetRLError):
@@ -119,12 +120,3 @@ def no_such(what: str, name: object, known: Iterable[str], hint: str = "") -> Us
     meant = suggestion(str(name), names)
     text = f"There is no {what} {name!r}{meant}. Known: {', '.join(names) or 'none'}."
     return UsageError(f"{text} {hint}".rstrip())
-
-
-def _shorten(value: Any, limit: int = 120) -> str:
-    text = repr(value)
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
-
-
-def _rebuild_data_error(problem: str, path: Any, line: Any, field: Any, value: Any, repair: str) -> DataError:
-    return DataError(problem, path=path, line=line, field=field, value=value, repair=repair)

@@ -192,21 +192,6 @@ class LiveEpisode:
 
     async def take(self, generation: Generation) -> Observation | None:
         """The agent's turn; what it sees next, None when the episode is over."""
-        try:
-            return await self._take(generation)
-        except EpisodeError as error:
-            self.fail(error)
-            return None
-
-    def fail(self, error: EpisodeError) -> None:
-        """End the episode: it cannot continue."""
-        self._stats.failures += 1
-        if not self._history:  # the world could not begin: what was asked is all there is
-            self._history = [Message("user", self._episode.task.problem_description)]
-        (failure,) = _of_turn([error.failure], self._history)
-        self._ended = replace(self._ended, stop_reason=error.stop_reason, error=failure)
-
-    async def _take(self, generation: Generation) -> Observation | None:
         history, completion = self._history, generation.completion
         self._note(_of_turn(generation.failures, history))
         text, inside = split_thoughts(completion.text, generation.input)  # by tags, or by its server
@@ -214,7 +199,11 @@ class LiveEpisode:
         spoken = Spoken(text, "\n\n".join(parts) if parts else None)
         self._stats.thoughts += len(spoken.thoughts or "")
         history.append(_agent_turn(generation, spoken, content=spoken.text, output=spoken.text))
-        step = await self._env.step(spoken.text)
+        try:
+            step = await self._env.step(spoken.text)
+        except EpisodeError as error:
+            self.fail(error)
+            return None
         history[-1] = _agent_turn(
             generation, spoken, content=step.content, output=step.output, reward=step.reward
         )
@@ -231,6 +220,14 @@ class LiveEpisode:
             )
             return None
         return self._observation
+
+    def fail(self, error: EpisodeError) -> None:
+        """End the episode: it cannot continue."""
+        self._stats.failures += 1
+        if not self._history:  # the world could not begin: what was asked is all there is
+            self._history = [Message("user", self._episode.task.problem_description)]
+        (failure,) = _of_turn([error.failure], self._history)
+        self._ended = replace(self._ended, stop_reason=error.stop_reason, error=failure)
 
     def _note(self, failures: Sequence[Failure]) -> None:
         self._failures.extend(failures)
