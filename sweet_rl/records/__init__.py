@@ -27,9 +27,10 @@ from sweet_rl.records.rows import (
     trajectory_to_row,
     unique_tasks,
 )  # fmt: skip
+from sweet_rl.records.tables import rows_of
 
 __all__ = [
     "Journal", "check_yaml", "encode_row", "is_being_written", "load_tasks_file", "load_trajectories", "locked",
-    "message_from_row", "parse_line", "read_rows", "replace_file", "replace_rows", "stamp_of", "sync_path",
-    "task_from_row", "trajectories_from_rows", "trajectory_from_row", "trajectory_to_row", "unique_tasks",
+    "message_from_row", "parse_line", "read_rows", "replace_file", "replace_rows", "rows_of", "stamp_of",
+    "sync_path", "task_from_row", "trajectories_from_rows", "trajectory_from_row", "trajectory_to_row", "unique_tasks",
 ]  # fmt: skip
