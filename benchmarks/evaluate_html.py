@@ -37,16 +37,7 @@ from sweet_rl.browsers import RenderFailed, RenderSettings, open_renderer
 from sweet_rl.browsers.service import RenderService
 from sweet_rl.commands.evaluate_html import PageGradingFlags, run
 from sweet_rl.concurrency import for_each
-from sweet_rl.grading.pages.metrics import (
-    WEIGHT_FREE,
-    Looks,
-    black,
-    compare,
-    decode,
-    pixels_of,
-    scale,
-    view_of,
-)
+from sweet_rl.grading.pages.metrics import WEIGHT_FREE, PageView, black, compare, decode, look, scale
 from sweet_rl.records import replace_file, replace_rows
 from sweet_rl.worlds import load_tasks
 
@@ -172,7 +163,7 @@ async def split(rows: list[dict[str, Any]], settings: RenderSettings, folder: Pa
     """Seconds of computing of each step of ours, with everything in the cache."""
     spent: dict[str, float] = {}
     assert settings.cache is not None
-    looks, nothing = Looks(settings.cache), view_of(pixels_of(scale(black())), None)
+    nothing = PageView(scale(black()))
 
     def timed(step: str, work: Callable[..., Any], *given: Any) -> Any:
         started = time.thread_time()
@@ -187,9 +178,9 @@ async def split(rows: list[dict[str, Any]], settings: RenderSettings, folder: Pa
             pictures = [(folder / row["answer"]).read_bytes(), target.image]
             for picture in pictures:
                 timed("decode and scale, where a picture is new", lambda data: scale(decode(data)), picture)
-            seen = [timed("looks, read", looks.of, picture) for picture in pictures]
+            seen = [timed("looks, read", look, picture, settings.cache) for picture in pictures]
             one, other = (
-                timed("elements", view_of, *each) for each in zip(seen, (answer, target), strict=True)
+                timed("elements", PageView, *each) for each in zip(seen, (answer, target), strict=True)
             )
             timed("grades of the answer", compare, one, other)
             timed("black picture", compare, nothing, other)

@@ -22,8 +22,7 @@ from typing import Any, NamedTuple
 
 from _measure import flags, heading, shared_tasks, show
 
-from sweet_rl.grading import forbidden_word, published_code
-from sweet_rl.grading.code import CodeGrader
+from sweet_rl.grading.code import CodeGrader, forbidden_word, published_code
 from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.types import Task, Trajectory
 from sweet_rl.worlds import load_tasks

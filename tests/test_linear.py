@@ -23,7 +23,7 @@ from sweet_rl.browsers.page import extract_html
 from sweet_rl.chat.formats import read_back
 from sweet_rl.chat.reflect_format import offered_commands
 from sweet_rl.errors import SweetRLError
-from sweet_rl.grading import lenient_code, published_code
+from sweet_rl.grading.code import lenient_code, published_code
 from sweet_rl.mini.backend.human import ScriptedHuman, answer_served
 from sweet_rl.mini.cities.oracle import _rules
 from sweet_rl.mini.cities.question import read_question
@@ -58,7 +58,7 @@ MADE = {
     "chat.turns: f\"(?:{'|'.join([*map(re.escape, tokens), _MARK])})+\"": [
         r"(?:<\|im_end\|>|</s>|<[^<>\s]+>|\[[^\[\]\s]+\])+"
     ],
-    "grading: f'^[ \\\\t]*(?:(?:async +)?def|class) +{re.escape(name)}\\\\b|^[ \\\\t]*{re.escape(name)} *='": [
+    "grading.code: f'^[ \\\\t]*(?:(?:async +)?def|class) +{re.escape(name)}\\\\b|^[ \\\\t]*{re.escape(name)} *='": [
         r"(?m)^[ \t]*(?:(?:async +)?def|class) +f\b|^[ \t]*f *="
     ],
     "grading.hidden_tests: announcement": [r"\b(?:class|def)\s+total\b|(?<![\w.])total\s?\("],

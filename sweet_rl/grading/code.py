@@ -1,6 +1,10 @@
 """Answers to grades: the share of hidden tests whose value equals the reference's.
 
-Three ways. `fixed`: answer and reference each run on their own, in one namespace, and plain data is compared
+The code in an answer's text is found by the published word filter and fences, or leniently, which shows how much of a
+score is a matter of format. The lenient reading only ever looks for a definition of the function that the tests call;
+what it reads runs as any answer does.
+
+Three ways of grading. `fixed`: answer and reference each run on their own, in one namespace, and plain data is compared
 in our process. `lenient`: the same for what a person would take for the code; never less than `fixed`.
 `published`: as the original does it, defects included, to compare with its numbers. All in the sandbox only.
 
@@ -11,13 +15,14 @@ from __future__ import annotations
 
 import ast
 import itertools
+import re
+import textwrap
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Literal, NamedTuple
 
-from sweet_rl.grading import forbidden_word, lenient_code, published_code
 from sweet_rl.grading.hidden_tests import (
     Plan,
     Reference,
@@ -31,13 +36,28 @@ from sweet_rl.grading.hidden_tests import (
 )
 from sweet_rl.grading.sandbox import Job, Outcome, Program, Sandbox, TestValue
 from sweet_rl.grading.sandbox.guest.values import CUT
-from sweet_rl.types import Json, Score, Task, TestResult, Trajectory
+from sweet_rl.types import ANSWER_MARKER, Json, Score, Task, TestResult, Trajectory, is_answer
 
 _Key = tuple[str, str, tuple[str, ...]]
 
 _WINDOW = 256  # answers before which their references are run
 _BATCH = 16  # references that share a child: they come from the task file, and what they say fits its socket
 _SHOWN = 300  # characters of a value in a row
+
+FORBIDDEN = tuple("import os,from os,import sys,from sys,sudo,transformers,exit(,quit(,argparse".split(","))
+"""Plain substrings that set an answer to 0, in prose and comments too; the published list."""
+
+_FENCED_BLOCK = re.compile(r"^[ \t]*(```|~~~)[^\n`]*\n(.*?)(?:^[ \t]*\1|\Z)", re.DOTALL | re.MULTILINE)
+_FENCE_LINE = re.compile(r"^[ \t]*(?:```|~~~).*$", re.MULTILINE)
+_CODE_LINE = re.compile(
+    r"\s|$|[@#\])}\"']|(?:async +)?def |(?:class|import|from|assert|del|raise|global) "
+    r"|(?:if|for|while|with|else|try|finally|except|elif)\b(?:.*:\s*$|.*?:\s*#)"
+    r"|[\w.\[\]'\"]++(?:, *[\w.\[\]'\"]++)*+ *(?::[^=]++|[-+*/|&%]*+)=|[\w.]++\("
+)
+"""How a line of code looks; prose seldom does."""
+
+_LOOKED_AT = 200_000
+"""Characters of an answer that are read leniently; a longer one is read by the published rules alone."""
 
 Way = Literal["fixed", "published", "lenient"]
 WAYS: tuple[Way, ...] = ("fixed", "published", "lenient")
@@ -210,8 +230,56 @@ def _jobs_of(trajectory: Trajectory, plan: Plan, ways: Collection[str]) -> dict[
             jobs["lenient"] = fixed_job([task], [plan], [read])
     if "published" in ways and code is not None and task.test_cases:
         tests = list(task.test_cases.values())
-        jobs["published"] = Job("published", [Program(code, tests, own_names(task), task.ground_truth)])
+        jobs["published"] = Job(
+            "published", [Program(code, tests, own_names(task.ground_truth), task.ground_truth)]
+        )
     return jobs
+
+
+def forbidden_word(answer: str) -> str | None:
+    """The first word of the published filter that the raw answer contains."""
+    return next((word for word in FORBIDDEN if word in answer), None)
+
+
+def published_code(answer: str) -> str:
+    """What the published rules take for the code: the first python fence, else the first fence, else all."""
+    if "```python" in answer:
+        answer = answer.split("```python")[1].split("```", 1)[0]
+    if "```" in answer:
+        answer = answer.split("```")[1]
+    return answer
+
+
+def lenient_code(trajectory: Trajectory, name: str) -> str | None:
+    """What a person would take for the code that defines `name`; None where there is none to be seen.
+
+    The last fenced block with any tag that defines it, else the lines of the text that look like code around
+    such a definition; in the answer, else in what its last turn says before the answer is announced.
+    """
+    answer, turn = trajectory.answer, trajectory.last_turn
+    if not is_answer(answer):
+        return None
+    texts = [answer] if turn is None else [answer, turn.content.split(ANSWER_MARKER)[0]]
+    texts = [text.replace("\r\n", "\n").replace("\u00a0", " ").lstrip("\ufeff") for text in texts]
+    definition = re.compile(
+        rf"^[ \t]*(?:(?:async +)?def|class) +{re.escape(name)}\b|^[ \t]*{re.escape(name)} *=", re.MULTILINE
+    )
+    for text in texts:
+        if len(text) > _LOOKED_AT:
+            continue
+        blocks = [block for _, block in _FENCED_BLOCK.findall(text) if definition.search(block)]
+        if blocks:
+            return _aligned(blocks[-1])
+        if definition.search(text):
+            lines = _aligned(_FENCE_LINE.sub("", text)).split("\n")
+            return "\n".join(filter(_CODE_LINE.match, lines))  # without the prose around them
+    return None
+
+
+def _aligned(code: str) -> str:
+    """Code at the left margin; also where only the first line, beside the marker, is shifted."""
+    code = textwrap.dedent(code.strip("\n"))
+    return code.lstrip(" \t") if code[:1] in {" ", "\t"} else code
 
 
 def _key(task: Task) -> _Key:

@@ -188,7 +188,7 @@ def _asked(task: Task, sandbox: Sandbox, expressions: Sequence[str], **more: Any
     """What expressions are in the reference's namespace; the text of what has no value is empty."""
     if not expressions:
         return []
-    program = Program(task.ground_truth, expressions, own_names(task), **more)
+    program = Program(task.ground_truth, expressions, own_names(task.ground_truth), **more)
     (values,) = sandbox.run([Job("fixed", [program])])
     return [value if value.outcome is Outcome.VALUE else replace(value, text="") for value in values]
 
@@ -247,7 +247,7 @@ def fixed_job(tasks: Sequence[Task], plans: Sequence[Plan], sources: Sequence[st
         Program(
             source,
             [test.inside for test in plan.tests],
-            own_names(task),
+            own_names(task.ground_truth),
             imports="\n".join(dict.fromkeys(test.imports for test in plan.tests if test.imports)),
             packed={at: test.crossing for at, test in enumerate(plan.tests) if test.outside is not None},
         )
@@ -317,11 +317,7 @@ def has_value(value: TestValue) -> bool:
     return value.outcome is Outcome.VALUE and value.fingerprint != _NONE
 
 
-def own_names(task: Task) -> tuple[str, ...]:
-    """Builtins that an answer may replace, since the reference does."""
-    return _builtins_in(task.ground_truth)
-
-
 @cache
-def _builtins_in(source: str) -> tuple[str, ...]:
-    return tuple(name for name in defined_names(source) if hasattr(builtins, name))
+def own_names(reference: str) -> tuple[str, ...]:
+    """Builtins that an answer may replace, since the reference does."""
+    return tuple(name for name in defined_names(reference) if hasattr(builtins, name))

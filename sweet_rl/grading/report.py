@@ -20,7 +20,7 @@ from sweet_rl.version import __version__
 
 _HERE: Final = Path(__file__).parent
 _CODE: Final[Mapping[str, tuple[str, ...]]] = {
-    "tests": ("code.py", "__init__.py", "hidden_tests.py", "sandbox/**/*.py"),
+    "tests": ("code.py", "divider.py", "hidden_tests.py", "sandbox/**/*.py"),
     "pages": ("pages/*.py",),
 }
 """The files that decide about the grades of ours."""

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 from sweet_rl.chat.turns import common_beginning
 from sweet_rl.errors import DataError
-from sweet_rl.grading import published_code
+from sweet_rl.grading.code import published_code
 from sweet_rl.preferences.candidates import Candidates, candidates_from_rows
 from sweet_rl.records import trajectory_from_row
 from sweet_rl.records.files import parse_line

@@ -65,20 +65,14 @@ def test_pages_are_what_the_pattern_finds(parts):
 @pytest.mark.parametrize(
     ("url", "size"),
     [
-        ("https://picsum.photos/id/48/300/200", (300, 200)),
-        ("https://picsum.photos/id/48/300/200-estate", (300, 200)),
-        ("http://picsum.photos/64", (64, 64)),
-        ("https://picsum.photos/seed/a1/30/20.jpg?grayscale&blur=2", (30, 20)),
-        ("https://fastly.picsum.photos/id/9/30/20.jpg", (30, 20)),
-        ("https://source.unsplash.com/random/30x20/?cat,dog", (30, 20)),
-        ("https://source.unsplash.com/random", (800, 600)),
-        ("https://images.unsplash.com/photo-1500?w=40&q=80", (40, 30)),
-        ("https://images.unsplash.com/photo-1500?h=30", (40, 30)),
-        ("https://via.placeholder.com/32", (32, 32)),
-        ("https://via.placeholder.com/320x100.png?text=a", (320, 100)),
-        ("https://dummyimage.com/60x40/000/fff", (60, 40)),
+        ("https://picsum.photos/id/48/300/200", (300, 200)), ("https://picsum.photos/id/48/300/200-estate", (300, 200)),
+        ("http://picsum.photos/64", (64, 64)), ("https://picsum.photos/seed/a1/30/20.jpg?grayscale&blur=2", (30, 20)),
+        ("https://fastly.picsum.photos/id/9/30/20.jpg", (30, 20)), ("https://source.unsplash.com/random", (800, 600)),
+        ("https://source.unsplash.com/random/30x20/?cat,dog", (30, 20)), ("https://via.placeholder.com/32", (32, 32)),
+        ("https://images.unsplash.com/photo-1500?w=40&q=80", (40, 30)), ("https://dummyimage.com/60x40/000/fff", (60, 40)),
+        ("https://images.unsplash.com/photo-1500?h=30", (40, 30)), ("https://via.placeholder.com/320x100.png?text=a", (320, 100)),
     ],
-)
+)  # fmt: skip
 def test_pictures_have_the_size_that_is_asked_for(url, size):
     asset = asset_for(url)
     assert asset.content_type == "image/png"

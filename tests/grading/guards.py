@@ -74,7 +74,7 @@ GUARDS = [
     Guard("a small /tmp", "more bytes than it may have", (("guest.isolation", "size={SCRATCH_BYTES}", "size=99m"), ("guest.isolation", "SCRATCH_BYTES if writable else 0", "99 << 20")), WITH),
     Guard("a worker ends with what is left in /tmp", "a file", (("guest.run", "if look() != untouched:", "if False:"),), WITH),
     Guard("little memory", "memory above its limit", (("guest.isolation", "_limit(resource.RLIMIT_AS, memory_bytes)", "_limit(resource.RLIMIT_AS, 1 << 33)"),)),
-    Guard("signals are ignored", "a timer without a handler", (("guest.run", "    _ignore_signals()\n    child_filter", "    child_filter"),)),
+    Guard("signals are ignored", "a timer without a handler", (("guest.run", "signal.signal(number, signal.SIG_IGN)", "pass"),)),
     Guard("a pair of sockets for asyncio", "asyncio, which needs a pair of sockets", (("guest.run", "    isolation.offer_wake_pair()\n", ""),)),
     Guard("new descriptors", "places in descriptors", (("guest.isolation", "return [*self._arrange, (os.closerange, (0, HIDDEN)), *null]", "return self._arrange"),), WITH),
     Guard("an empty environment", "looks for the secret in the environment", (("worker", "env={", "env={**os.environ,"),)),

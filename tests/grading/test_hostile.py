@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sweet_rl.grading import forbidden_word
-from sweet_rl.grading.code import CodeGrader
+from sweet_rl.grading.code import CodeGrader, forbidden_word
 from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.types import Trajectory
 from tests.conftest import ROOT

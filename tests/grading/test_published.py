@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweet_rl.grading import lenient_code
-from sweet_rl.grading.code import CodeGrader
+from sweet_rl.grading.code import CodeGrader, lenient_code
 from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.records import load_trajectories
 from sweet_rl.types import AgentTurn, Task, Trajectory

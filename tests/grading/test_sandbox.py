@@ -89,7 +89,6 @@ def test_landlock_hides_a_package_among_others(tmp_path):
     code = f"""
 import os
 from sweet_rl.grading.sandbox.guest import isolation
-from sweet_rl.grading.sandbox.pool import check_protection
 isolation.prctl(isolation.PR_SET_NO_NEW_PRIVS, 1)
 lib = {str(tmp_path / "lib")!r}
 if isolation.restrict([lib], [lib + "/site/hidden"], None, "/dev/null"):
@@ -306,11 +305,9 @@ def test_a_caller_that_stops_listening_leaves_the_sandbox_usable(sandbox):
     assert sum(map(_cpu_ticks, descendants(os.getpid()))) - used < 5  # of a hundred a second: no loop goes on
 
 
-def test_large_jobs_and_odd_texts_pass_the_wall(sandbox):
+def test_large_jobs_and_large_values_pass_the_wall(sandbox):
     source = "x = '" + "y" * 3_000_000 + "'"
     assert run(sandbox, source, "len(x)")[0].text == "3000000"
-    assert outcomes(run(sandbox, "x = '\ud800'", "x", "1")) == ["ERROR"] * 2
-    assert outcomes(run(sandbox, "x = '\0'", "x")) == ["ERROR"]
     (value,) = run(sandbox, NOTHING, "'é…' * 10**6")
     assert value.outcome is Outcome.VALUE
     assert len(value.text) < 20_000
@@ -342,29 +339,11 @@ def test_an_answer_finds_nothing_of_earlier_jobs_in_its_memory():
         assert run(sandbox, SEARCH, "f('the_reference')")[0].text == "0"
 
 
-def test_a_worker_that_the_machine_has_killed_is_replaced():
-    others = descendants(os.getpid())
-    with Sandbox(workers=2, timeout_s=5) as sandbox:
-        insides = descendants(os.getpid()) - others - {*children_of(os.getpid())}
-        for process in sorted(insides):  # a parent first, or it would start another child
-            with contextlib.suppress(ProcessLookupError):  # it has gone with the one before it
-                os.kill(process, signal.SIGKILL)
-        assert gone(insides)
-        jobs = [Job("fixed", [Program("f = abs", [f"f({n})"])]) for n in range(20)]
-        assert [values[0].text for values in sandbox.run(jobs)] == [str(n) for n in range(20)]
-
-
-@pytest.mark.parametrize(
-    ("layers", "words"), [(None, "have died"), (["rlimits"], "machine's settings changed")]
-)
-def test_workers_that_die_are_not_replaced_for_ever_nor_by_others_with_less_protection(
-    monkeypatch, layers, words
-):
+def test_no_worker_is_replaced_by_one_with_less_protection(monkeypatch):
     with Sandbox(workers=1) as sandbox:
         monkeypatch.setattr(Worker, "next_child", lambda self: None)
-        if layers:
-            monkeypatch.setattr(Worker, "layers", lambda self: layers)
-        with pytest.raises(SandboxError, match=words):
+        monkeypatch.setattr(Worker, "layers", lambda self: ["rlimits"])
+        with pytest.raises(SandboxError, match="machine's settings changed"):
             run(sandbox, NOTHING, "1")
 
 

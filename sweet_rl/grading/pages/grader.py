@@ -7,10 +7,11 @@ Published behaviour: docs/published/sweet_rl.md#files, #grading-pages.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -18,7 +19,7 @@ from PIL import Image
 from sweet_rl.browsers.page import RenderedPage, Renderer, RenderFailed
 from sweet_rl.concurrency import for_each
 from sweet_rl.grading.pages import Draft, drafts_of
-from sweet_rl.grading.pages.embedding import Embedder, ModelInput, Vector, cosine
+from sweet_rl.grading.pages.embedding import Embedder, ModelInput, cosine
 from sweet_rl.grading.pages.metrics import (
     METRICS,
     WIDTH,
@@ -30,7 +31,6 @@ from sweet_rl.grading.pages.metrics import (
     decode,
     look,
     scale,
-    view_of,
 )
 from sweet_rl.grading.report import failed_words, repeats_words
 from sweet_rl.statistics import Estimate, mean_over_tasks
@@ -94,7 +94,7 @@ async def grade_drafts(
     """
     try:
         page = await renderer.render(trajectory.task.ground_truth)
-        target = view_of(await asyncio.to_thread(look, page.image), page)
+        target = PageView(await asyncio.to_thread(look, page.image), page)
     except (RenderFailed, BrokenPicture):
         return {}
 
@@ -110,7 +110,7 @@ async def grade_drafts(
             pixels = answer_picture(draft.image, folder).pixels
             if pixels is None and page is not None:
                 pixels = look(page.image)
-            return compare(view_of(pixels, page), target) if pixels is not None else None
+            return compare(PageView(pixels, page), target) if pixels is not None else None
 
         return await asyncio.to_thread(graded)
 
@@ -139,13 +139,10 @@ class PageGrades:
     failures: tuple[Failure, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Unit:
-    """All rows of one target, graded but for what the model says; `given` is what it is shown, None of nothing."""
+class _Unit(NamedTuple):
+    """All rows of one target, graded but for what the model says, each with what it is shown (None of nothing)."""
 
-    rows: Sequence[int]
-    grades: Sequence[PageGrades]
-    given: Sequence[ModelInput | None] = ()
+    rows: list[tuple[int, PageGrades, ModelInput | None]]
     target_input: ModelInput | None = None
     blank_input: ModelInput | None = None
 
@@ -192,9 +189,9 @@ class PageGrader:
     ) -> None:
         self._renderer, self._folder, self._embedder = renderer, folder, embedder
         self._batch_size, self._at_once, self._cache = batch_size, at_once, cache
-        self._black = view_of(scale(black()), None)
+        self._black = PageView(scale(black()))
         paper = Image.new("RGB", (WIDTH, 1), "white")  # continued in white to any height
-        self._blank = view_of(scale(paper), RenderedPage(b"", WIDTH, 1))
+        self._blank = PageView(scale(paper), RenderedPage(b"", WIDTH, 1))
         self._black_input = embedder.prepare(black()) if embedder else None
 
     async def grade(self, trajectories: Sequence[Trajectory]) -> AsyncIterator[tuple[int, PageGrades]]:
@@ -233,11 +230,11 @@ class PageGrader:
 
     async def _see(self, rows: Sequence[tuple[int, Trajectory]]) -> _Unit:
         """Everything about the rows of one target that needs no model."""
-        numbers, embedder = [row for row, _ in rows], self._embedder
+        embedder = self._embedder
 
         def look_at_target() -> tuple[PageView, Mapping[str, Mapping[str, float]], ModelInput | None]:
             image = decode(page.image) if embedder else None
-            view = view_of(look(page.image, self._cache, image), page)
+            view = PageView(look(page.image, self._cache, image), page)
             floors = zip(FLOORS, (self._black, self._blank), strict=True)
             given = embedder.prepare(image) if embedder and image else None
             return view, {name: compare(floor, view) for name, floor in floors}, given
@@ -246,12 +243,12 @@ class PageGrader:
             page = await self._renderer.render(rows[0][1].task.ground_truth)
             target, floors, target_input = await asyncio.to_thread(look_at_target)
         except (RenderFailed, BrokenPicture) as error:
-            return _Unit(numbers, [PageGrades(None, {}, None, (_failure("target", error),))] * len(rows))
-        seen = [await self._see_answer(trajectory, target, floors) for _, trajectory in rows]
+            nothing = PageGrades(None, {}, None, (_failure("target", error),))
+            return _Unit([(row, nothing, None) for row, _ in rows])
+        seen = [(row, *await self._see_answer(trajectory, target, floors)) for row, trajectory in rows]
         paper = Image.new("RGB", (page.width, page.height), "white")
         blank_input = embedder.prepare(paper) if embedder else None
-        grades, given = zip(*seen, strict=True)
-        return _Unit(numbers, grades, given, target_input, blank_input)
+        return _Unit(seen, target_input, blank_input)
 
     async def _see_answer(
         self, trajectory: Trajectory, target: PageView, floors: Mapping[str, Mapping[str, float]]
@@ -273,30 +270,28 @@ class PageGrader:
 
         def seen(pixels: Pixels) -> tuple[dict[str, float], ModelInput | None]:
             given = self._embedder.prepare(picture.image) if self._embedder and picture.image else None
-            return compare(view_of(pixels, page), target), given
+            return compare(PageView(pixels, page), target), given
 
         values, given = await asyncio.to_thread(seen, picture.pixels)
         return PageGrades(values, floors, picture.shown, tuple(failures)), given
 
     def _judged(self, units: Sequence[_Unit]) -> list[tuple[int, PageGrades]]:
         """Index and grades of every row, with what the model says, in one batch."""
-        vectors: Iterator[Vector] = iter(())
-        if self._embedder is not None:
-            shown = [self._black_input]
-            for unit in units:
-                shown += [unit.target_input, unit.blank_input, *unit.given]
-            vectors = iter(self._embedder.embed([given for given in shown if given is not None]))
-            black_vector = next(vectors)
+        if self._embedder is None:
+            return [(row, grades) for unit in units for row, grades, _ in unit.rows]
+        shown = [self._black_input]
+        for unit in units:
+            shown += [unit.target_input, unit.blank_input, *(given for _, _, given in unit.rows)]
+        vectors = iter(self._embedder.embed([given for given in shown if given is not None]))
+        black = next(vectors)
         result: list[tuple[int, PageGrades]] = []
         for unit in units:
             if unit.target_input is None:
-                result += zip(unit.rows, unit.grades, strict=True)
+                result += [(row, grades) for row, grades, _ in unit.rows]
                 continue
-            target, blank_vector = next(vectors), next(vectors)
-            floors = dict(
-                zip(FLOORS, (cosine(black_vector, target), cosine(blank_vector, target)), strict=True)
-            )
-            for row, grades, given in zip(unit.rows, unit.grades, unit.given, strict=True):
+            target, blank = next(vectors), next(vectors)
+            floors = {name: cosine(one, target) for name, one in zip(FLOORS, (black, blank), strict=True)}
+            for row, grades, given in unit.rows:
                 value = cosine(next(vectors), target)
                 if given is not None and np.array_equal(given, unit.target_input):
                     value = 1.0  # whatever the make-up of batches does to the last bit

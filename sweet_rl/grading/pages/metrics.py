@@ -128,11 +128,12 @@ _Plane = NDArray[np.float32]
 _Values = NDArray[np.float64]
 
 
-class Canvas:
-    """A picture, and what comparisons need of it: computed once, kept as long as the picture."""
+class PageView:
+    """A scaled picture, the page that it shows where that is known, and what comparisons need of them, computed once."""
 
-    def __init__(self, pixels: Pixels) -> None:
+    def __init__(self, pixels: Pixels, page: RenderedPage | None = None) -> None:
         self.pixels = pixels
+        self.elements = elements_of(page.boxes) if page is not None else None
         self._windows: dict[int, tuple[Windows, ...]] = {}
 
     @cached_property
@@ -192,7 +193,7 @@ def windows_of(plane: _Plane | _Values) -> Windows:
     return Windows(plane, mean, np.maximum(_window_means(plane * plane) - mean * mean, 0))
 
 
-def structure(first: Canvas, second: Canvas) -> float:
+def structure(first: PageView, second: PageView) -> float:
     """Structural similarity of the grey pictures, weighed by contrast, averaged over three scales.
 
     At each scale (full, half, quarter): the similarity (Wang et al. 2004) of every 7 x 7 window, negative
@@ -205,7 +206,7 @@ def structure(first: Canvas, second: Canvas) -> float:
     return float(np.mean([weighed_similarity(one, other) for one, other in scales]))
 
 
-def colour(first: Canvas, second: Canvas) -> float:
+def colour(first: PageView, second: PageView) -> float:
     """Overlap of ink: where it is, and how much of each colour there is; the mean of both.
 
     Ink is what white paper lacks (1 minus red, green and blue). *Where*: in blocks of 4 x 4 pixels, the sum
@@ -435,29 +436,15 @@ METRICS = ("clip", *WEIGHT_FREE)
 """All that can be a reward."""
 
 
-@dataclass(frozen=True, slots=True)
-class PageView:
-    """A page as the metrics see it; `elements` is None where the content of the picture is unknown."""
-
-    look: Canvas
-    elements: Elements | None
-
-
-def view_of(pixels: Pixels, page: RenderedPage | None) -> PageView:
-    """A scaled picture, and the rendered page that it shows, where it is known."""
-    return PageView(Canvas(pixels), elements_of(page.boxes) if page is not None else None)
-
-
 def compare(answer: PageView, target: PageView) -> dict[str, float]:
     """Every metric without weights, each in [0, 1] and 1 for equal pages.
 
     Where the elements of the answer are not known, text and layout are 0.
     """
-    look, wanted = answer.look, target.look
-    if look.pixels.shape == wanted.pixels.shape and np.array_equal(look.pixels, wanted.pixels):
+    if np.array_equal(answer.pixels, target.pixels):
         values = {"ssim": 1.0, "colour": 1.0}
     else:
-        values = {"ssim": structure(look, wanted), "colour": colour(look, wanted)}
+        values = {"ssim": structure(answer, target), "colour": colour(answer, target)}
     if answer.elements is None or target.elements is None:
         values |= {"text": 0.0, "layout": 0.0}
     else:

@@ -12,7 +12,7 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -87,19 +87,20 @@ class VisionJudge:
     """
 
     def __init__(self, client: OpenAIClient, model: str, *, prompt: str, max_tokens: int = 512) -> None:
-        self.name = model
-        self._client, self._prompt, self._max_tokens = client, prompt, max_tokens
+        self._client = client
+        self.question = {"model": model, "prompt": prompt, "max_tokens": max_tokens}
+        """What a verdict depends on besides the pictures."""
 
     async def compare(self, target: bytes, first: bytes, second: bytes, *, order: str) -> Verdict:
         """One request; PNG pictures in the order in which they are shown."""
-        content: list[Json] = [{"type": "text", "text": self._prompt}]
+        content: list[Json] = [{"type": "text", "text": self.question["prompt"]}]
         for caption, picture in zip(_CAPTIONS, (target, first, second), strict=True):
             url = f"data:image/png;base64,{base64.b64encode(picture).decode('ascii')}"
             content += [{"type": "text", "text": caption}, {"type": "image_url", "image_url": {"url": url}}]
         body = {
-            "model": self.name,
+            "model": self.question["model"],
             "messages": [{"role": "user", "content": content}],
-            "max_tokens": self._max_tokens,
+            "max_tokens": self.question["max_tokens"],
             "temperature": 0,
         }
         try:
@@ -187,8 +188,12 @@ class Pair(NamedTuple):
 class Comparison:
     """Two trajectory files over the same tasks, paired by (task_id, sample_index)."""
 
-    def __init__(self, path_a: str, path_b: str) -> None:
-        self.path_a, self.path_b = path_a, path_b
+    def __init__(self, flags: JudgeFlags) -> None:
+        self._flags = flags
+        path_a, path_b = flags.run_a, flags.run_b
+        name = f".vs.{Path(path_b).stem}"  # what is named after both lies beside the first
+        self.journal_path = flags.output_path or str(Path(path_a).with_suffix(f"{name}.jsonl"))
+        self._report_path = flags.report_path or str(Path(path_a).with_suffix(f"{name}.report.json"))
         runs: list[dict[tuple[str, int], Trajectory]] = [{}, {}]
         repair = "Both must be runs over the same tasks."
         for path, found in zip((path_a, path_b), runs, strict=True):
@@ -208,30 +213,14 @@ class Comparison:
         lost = {UNPAIRED: sum(map(len, runs)) - 2 * len(every), FAILED: len(every) - len(self.pairs)}
         self._counts = Counter(lost)
 
-    def beside(self, suffix: str) -> str:
-        """A file beside the first run that is named after both."""
-        return str(Path(self.path_a).with_suffix(f".vs.{Path(self.path_b).stem}{suffix}"))
-
-    async def by_judge(
-        self,
-        judge: VisionJudge,
-        renderer: Renderer,
-        *,
-        journal_path: str,
-        question: Mapping[str, Json],
-        most_pixels: int,
-        report_path: str | None = None,
-        at_once: int = 8,
-        quiet: bool = False,
-        overwrite: bool = False,
-    ) -> list[Failure]:
-        """Ask about every pair in both orders; print and write the result. `question` is what a verdict
-        depends on besides the pictures. Returns why the judge could not be asked about a page, for each
-        such page."""
+    async def by_judge(self, judge: VisionJudge, renderer: Renderer) -> list[Failure]:
+        """Ask about every pair in both orders; print and write the result. Returns why the judge could not be asked
+        about a page, for each such page."""
         found: dict[int, Outcome] = {}
         lost: list[Failure] = []
-        with Journal(journal_path, overwrite=overwrite) as journal:
-            tracking.writes(journal_path, continues=True)
+        most_pixels = self._flags.max_pixels
+        with Journal(self.journal_path, overwrite=self._flags.overwrite) as journal:
+            tracking.writes(self.journal_path, continues=True)
             known = {
                 row.get("question"): Verdict(
                     Outcome(row["outcome"]) if row.get("outcome") else None,
@@ -244,7 +233,7 @@ class Comparison:
             async def ask(pair: Pair, order: str, target: bytes, answers: tuple[bytes, bytes]) -> Verdict:
                 shown = answers if order == "ab" else answers[::-1]
                 pictures = [digest(picture.hex()) for picture in (target, *shown)]
-                key = digest([dict(question), order, *pair.a.key, *pictures])
+                key = digest([judge.question, order, *pair.a.key, *pictures])
                 verdict = known.get(key)
                 if verdict is None or (verdict.failure and verdict.failure.kind != MALFORMED):
                     verdict = await judge.compare(target, *shown, order=order)
@@ -256,7 +245,7 @@ class Comparison:
                             "outcome": verdict.outcome.value if verdict.outcome else None,
                             "reply": verdict.reply,
                             "failure": asdict(verdict.failure) if verdict.failure else None,
-                            "judge": judge.name,
+                            "judge": judge.question["model"],
                             "question": key,
                         }
                     )
@@ -288,20 +277,21 @@ class Comparison:
                     found[index] = outcome
                 bar.update()
 
-            with progress(len(self.pairs), 0, unit="page", quiet=quiet) as bar:
-                await for_each(range(len(self.pairs)), work, at_once=at_once)
+            with progress(len(self.pairs), 0, unit="page", quiet=self._flags.quiet) as bar:
+                await for_each(range(len(self.pairs)), work, at_once=self._flags.batch_size)
                 await journal.flush()
         outcomes = [(self.pairs[index].a.task.task_id, found[index]) for index in sorted(found)]
-        self._report(f"{judge.name}, asked in both orders", outcomes, report_path)
-        print(f"Every verdict is in {journal_path}")
+        self._report(f"{judge.question['model']}, asked in both orders", outcomes)
+        print(f"Every verdict is in {self.journal_path}")
         return lost
 
-    def by_metric(self, metric: str, margin: float, report_path: str | None) -> None:
+    def by_metric(self) -> None:
         """The higher stored grade wins; print and write the result."""
+        metric, margin, paths = self._flags.metric, self._flags.margin, (self._flags.run_a, self._flags.run_b)
         outcomes, ways = list[tuple[str, Outcome]](), list[Json]()
         for pair in self.pairs:
             grades = [trajectory.extra.get("grades") for trajectory in pair]
-            for path, trajectory, of in zip((self.path_a, self.path_b), pair, grades, strict=True):
+            for path, trajectory, of in zip(paths, pair, grades, strict=True):
                 if not isinstance(of, dict) or (of and metric not in of):
                     raise UsageError(
                         f"{path!r} has rows without the grade {metric!r}, like task {pair.a.task.task_id!r}. "
@@ -312,7 +302,7 @@ class Comparison:
                     ways.append({name: value for name, value in way if metric == "clip" or name in RENDERING})
                 if ways and ways[-1] != ways[0]:
                     raise UsageError(
-                        f"The runs were graded in different ways: {self.path_a!r} with {ways[0]}, {path!r} with "
+                        f"The runs were graded in different ways: {paths[0]!r} with {ways[0]}, {path!r} with "
                         f"{ways[-1]}. Run sweet-rl evaluate_html on both with the same flags."
                     )
             first, second = ((of or {}).get(metric) for of in grades)
@@ -322,23 +312,23 @@ class Comparison:
                 nearer = Outcome.A if first > second else Outcome.B
                 tie = abs(first - second) <= margin
                 outcomes.append((pair.a.task.task_id, Outcome.TIE if tie else nearer))
-        self._report(f"{metric} (a difference up to {margin:g} is a tie)", outcomes, report_path)
+        self._report(f"{metric} (a difference up to {margin:g} is a tie)", outcomes)
 
-    def _report(self, by: str, outcomes: Sequence[tuple[str, Outcome]], report_path: str | None) -> None:
-        result = win_rate(outcomes)
-        print(f"A: {self.path_a}\nB: {self.path_b}\njudge: {by}\n\n{result.text}\n")
+    def _report(self, by: str, outcomes: Sequence[tuple[str, Outcome]]) -> None:
+        result, path_a, path_b = win_rate(outcomes), self._flags.run_a, self._flags.run_b
+        print(f"A: {path_a}\nB: {path_b}\njudge: {by}\n\n{result.text}\n")
         del self._counts[""]
         for label, count in self._counts.items():
             if count:
                 print(f"{count:>6}  {label}")
-        content = {"run_a": self.path_a, "run_b": self.path_b, "judge": by, "counts": dict(self._counts)}
-        write_report(self.path_a, report_path or self.beside(".report.json"), content | asdict(result))
+        content = {"run_a": path_a, "run_b": path_b, "judge": by, "counts": dict(self._counts)}
+        write_report(path_a, self._report_path, content | asdict(result))
 
     def _pictures(self, pair: Pair, most_pixels: int) -> tuple[bytes | None, bytes | None]:
         """Both answers as the judge is sent them; None where there is no picture."""
         found = [
             answer_picture(trajectory.answer, Path(path).parent).data
-            for trajectory, path in zip(pair, (self.path_a, self.path_b), strict=True)
+            for trajectory, path in zip(pair, (self._flags.run_a, self._flags.run_b), strict=True)
         ]
         first, second = (for_judge(data, most_pixels) if data else None for data in found)
         return first, second
@@ -357,14 +347,13 @@ def compare(flags: JudgeFlags) -> None:
             same = False
         if not same:
             new_file(flags.report_path, "report_path", overwrite=flags.overwrite)
-    comparison = Comparison(flags.run_a, flags.run_b)
+    comparison = Comparison(flags)
     if flags.judge == "metrics":
-        comparison.by_metric(flags.metric, flags.margin, flags.report_path)
+        comparison.by_metric()
         return
     key_in(flags.api_key_var)
     prompt = load_prompt(flags.prompt_path or PROMPT)
     urls = base_url_from(flags.hostname or "127.0.0.1", flags.port or 8000, flags.base_url)
-    journal_path = flags.output_path or comparison.beside(".jsonl")
 
     async def main() -> None:
         with tracking.role("judge"):
@@ -383,18 +372,11 @@ def compare(flags: JudgeFlags) -> None:
                     raise UsageError("The server offers no model; name one with --judge.")
                 model = str(models[0]["id"])
             async with open_renderer(flags.rendering()) as renderer:
-                lost = await comparison.by_judge(
-                    VisionJudge(client, model, prompt=prompt, max_tokens=flags.max_tokens),
-                    renderer,
-                    journal_path=journal_path,
-                    question={"model": model, "prompt": prompt, "max_tokens": flags.max_tokens},
-                    most_pixels=flags.max_pixels,
-                    report_path=flags.report_path,
-                    at_once=flags.batch_size,
-                    quiet=flags.quiet,
-                    overwrite=flags.overwrite,
-                )
-            kept = f"{journal_path} holds the verdicts; the same command asks for the others again."
+                judge = VisionJudge(client, model, prompt=prompt, max_tokens=flags.max_tokens)
+                lost = await comparison.by_judge(judge, renderer)
+            kept = (
+                f"{comparison.journal_path} holds the verdicts; the same command asks for the others again."
+            )
             judge_failed(
                 len(lost), len(comparison.pairs), next(iter(lost), None), noun="pages", kept=kept, flag=""
             )

@@ -5,7 +5,7 @@ from dataclasses import replace
 from PIL import Image, ImageDraw
 
 from sweet_rl.browsers import Box, RenderedPage
-from sweet_rl.grading.pages.metrics import scale, view_of
+from sweet_rl.grading.pages.metrics import PageView, scale
 
 WHITE, GREEN, GREY, DARK = (255, 255, 255), (16, 185, 129), (243, 244, 246), (31, 41, 55)
 
@@ -49,7 +49,7 @@ def draw(boxes, *, width=1366, height=868, paper=WHITE):
 
 def page(boxes, **how):
     image = draw(boxes, **how)
-    return view_of(scale(image), RenderedPage(b"", image.width, image.height, tuple(boxes)))
+    return PageView(scale(image), RenderedPage(b"", image.width, image.height, tuple(boxes)))
 
 
 def moved(boxes, across=0.0, down=0.0):

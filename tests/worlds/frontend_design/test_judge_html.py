@@ -26,7 +26,7 @@ from sweet_rl.worlds.frontend_design.judging import (
     settled,
     win_rate,
 )
-from sweet_rl.worlds.frontend_design.stages import judge_html
+from sweet_rl.worlds.frontend_design.stages import JudgeFlags, judge_html
 from tests.browsers.fake_renderer import FakeRenderer, draw
 from tests.grading.pages.runs import FAR, NEAR, TARGET, read, row, write
 
@@ -70,21 +70,21 @@ def sees(target, first, second):
     return "They differ.\nVERDICT: " + ("FIRST" if shared(first) > shared(second) else "SECOND")
 
 
-def judge(a, b, journal, answer=sees, renderer=None):
+def comparison(a, b, **more):
+    flags = {"output_path": "", "metric": "combined", "margin": 0.01, "max_tokens": 512, "batch_size": 8}
+    return Comparison(JudgeFlags(run_a=str(a), run_b=str(b), max_pixels=10**6, quiet=True, **flags | more))
+
+
+def judge(a, b, journal, answer=sees):
     """Judge two runs over HTTP; returns what the server was asked."""
+    pages = FakeRenderer(fails={"slow": "timeout"})
 
     async def main():
         async with serving(answer) as (url, asked):
             client = OpenAIClient([url], retry=RetryPolicy(attempts=2, first_wait_s=0.0))
             try:
-                await Comparison(str(a), str(b)).by_judge(
-                    VisionJudge(client, "eyes", prompt="Which one?"),
-                    renderer or FakeRenderer(fails={"slow": "timeout"}),
-                    journal_path=str(journal),
-                    question={"model": "eyes"},
-                    most_pixels=10**6,
-                    quiet=True,
-                )
+                eyes = VisionJudge(client, "eyes", prompt="Which one?")
+                await comparison(a, b, output_path=str(journal)).by_judge(eyes, pages)
             finally:
                 await client.close()
         return asked
@@ -273,13 +273,13 @@ def test_what_cannot_be_compared_is_said(tmp_path):
         judge_html(str(a), str(b), judge="metrics", metric="beauty")
     other = write(tmp_path / "other.jsonl", [row("elsewhere", NEAR, folder=tmp_path)])
     with pytest.raises(UsageError, match="no row in common"):
-        Comparison(str(a), str(other))
+        comparison(a, other)
     wants_more = write(tmp_path / "more.jsonl", [row("t0", NEAR, target="<html>x</html>", folder=tmp_path)])
     with pytest.raises(DataError, match="another page"):
-        Comparison(str(a), str(wants_more))
+        comparison(a, wants_more)
     twice = write(tmp_path / "twice.jsonl", [row("t0", NEAR, folder=tmp_path)] * 2)
     with pytest.raises(DataError, match="twice"):
-        Comparison(str(a), str(twice))
+        comparison(a, twice)
 
 
 def test_rows_without_a_partner_are_counted(tmp_path, capsys):

@@ -19,16 +19,13 @@ from sweet_rl.worlds.frontend_design.websight import (
     task_row,
 )
 from tests.browsers.fake_renderer import FakeRenderer
+from tests.grading.pages.runs import read
 
 
 def write(path, rows):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return str(path)
-
-
-def read(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def page(number):

@@ -61,10 +61,7 @@ Test = CodeType | str
 
 
 def traces() -> tuple[Any, ...]:
-    """What a program could leave to the next one without meaning to; equal before and after one that has not.
-
-    Builtins, modules, threads, how deep calls may go. No protection: a program that wants to can hide more.
-    """
+    """What a program could leave to the next one without meaning to: no protection, one that wants to can hide more."""
     modules, threads = len(sys.modules) - (MODULE in sys.modules), _thread._count()  # no other way
     return vars(builtins) == _BUILTINS, modules, threads, sys.getrecursionlimit()
 
@@ -155,10 +152,24 @@ def run_published(
 ) -> Iterator[Result]:
     """The published evaluation of one answer, defects included, but in the sandbox.
 
-    Definition and call run with separate globals and locals; the comparison is the values' own `==`. Every
-    test has the whole time limit, whatever came of those before it.
+    Definition and call run with separate globals and locals, the globals those of an imported module, with what is
+    known to be in it; the comparison is the values' own `==`. Every test has the whole time limit.
     """
-    shared = _published_globals(mentions_processes="multiprocessing" in reference + answer)
+    path = ""
+    for name in _PUBLISHED_MODULE.split(
+        "."
+    ):  # there to be found: `dataclasses`, `typing` and `pickle` look it up
+        parent, path = path, f"{path}.{name}".lstrip(".")
+        module = sys.modules[path] = ModuleType(path)
+        module.__package__, module.__path__ = path, []
+        if parent:
+            setattr(sys.modules[parent], name, module)
+    del module.__path__
+    shared = vars(module)
+    shared.update(__package__=parent, __file__=f"/{path.replace('.', '/')}.py", __builtins__=vars(builtins))
+    shared["signal"] = signal
+    if "multiprocessing" in reference + answer:
+        shared["multiprocessing"] = importlib.import_module("multiprocessing")
     rang = False
 
     def ring(*_: object) -> None:
@@ -184,28 +195,6 @@ def run_published(
             yield Result(ENDED, text=type(error).__name__)
             return
         yield Result(PASSED if passed else TIMEOUT if rang else FAILED)
-
-
-def _published_globals(*, mentions_processes: bool) -> dict[str, Any]:
-    """The globals of the published evaluation: those of an imported module, with what is known to be in it.
-
-    The module is there to be found, as are its parents: `dataclasses`, `typing` and `pickle` look it up.
-    """
-    path = ""
-    for name in _PUBLISHED_MODULE.split("."):
-        parent, path = path, f"{path}.{name}".lstrip(".")
-        module = sys.modules[path] = ModuleType(path)
-        module.__package__ = path
-        module.__path__ = []
-        if parent:
-            setattr(sys.modules[parent], name, module)
-    del module.__path__
-    shared = vars(module)
-    shared.update(__package__=parent, __file__=f"/{path.replace('.', '/')}.py", __builtins__=vars(builtins))
-    shared["signal"] = signal
-    if mentions_processes:
-        shared["multiprocessing"] = importlib.import_module("multiprocessing")
-    return shared
 
 
 def _published_value(shared: dict[str, Any], code: str, expression: Test) -> Any:
@@ -271,7 +260,11 @@ def main(control: _socket.socket, settings: dict[str, Any]) -> None:
     os.environ["HOME"] = os.environ["TMPDIR"] = scratch or "/"
     isolation.prctl(isolation.PR_SET_DUMPABLE, 0)  # not to be traced or dumped by others of the same user
     set_number = isolation.count_from(_CHILD, numbers)
-    _ignore_signals()
+    for number in (
+        signal.valid_signals() - _NOT_IGNORED
+    ):  # whoever may find a way to send one: it ends no worker
+        with suppress(OSError):
+            signal.signal(number, signal.SIG_IGN)
     child_filter: list[isolation.Step] = []
     with suppress(OSError):
         worker_filter, *child_filter = seccomp.filters(
@@ -298,13 +291,6 @@ def main(control: _socket.socket, settings: dict[str, Any]) -> None:
     gc.freeze()
     control.send(marshal.dumps([*layers, "rlimits"]))
     _serve(control, pairs, prepare, doors, look, alone=alone)
-
-
-def _ignore_signals() -> None:
-    """Whoever may find a way to send one: nothing that can be ignored ends a worker."""
-    for number in signal.valid_signals() - _NOT_IGNORED:
-        with suppress(OSError):
-            signal.signal(number, signal.SIG_IGN)
 
 
 def _serve(
