@@ -1,12 +1,8 @@
 """Answers to grades: the share of hidden tests whose value equals the reference's.
 
-The code in an answer's text is found by the published word filter and fences, or leniently, which shows how much of a
-score is a matter of format. The lenient reading only ever looks for a definition of the function that the tests call;
-what it reads runs as any answer does.
-
-Three ways of grading. `fixed`: answer and reference each run on their own, in one namespace, and plain data is compared
-in our process. `lenient`: the same for what a person would take for the code; never less than `fixed`.
-`published`: as the original does it, defects included, to compare with its numbers. All in the sandbox only.
+Three ways. `fixed`: answer and reference each run on their own, in one namespace, and plain data is compared in our
+process. `lenient`: the same for what a person would take for the code, which shows how much of a score is a matter of
+format; never less than `fixed`. `published`: as the original does it, defects included. All in the sandbox only.
 
 Published behaviour: docs/published/sweet_rl.md#grading-code, #in-grading.
 """

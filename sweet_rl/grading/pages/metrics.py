@@ -1,9 +1,8 @@
 """How much two pictures of pages agree: decoded, scaled to one width, compared by pixels and by elements.
 
-Pages are mostly paper. A plain average over all pixels would find any two pages alike, an empty one included, so both
-measures of pixels look at what is *on* the paper: structure is weighed by contrast, colour is counted as ink. Both of
-elements pair those of the two pages, best pairs first, and give each pair a credit that falls with the distance. All
-are in [0, 1], 1 for equal pages, and symmetric, but for ties between pairs of elements.
+Pages are mostly paper, so both measures of pixels look at what is *on* the paper: structure is weighed by contrast,
+colour is counted as ink. Both of elements pair those of the two pages, best pairs first, with a credit that falls with
+the distance. All are in [0, 1], 1 for equal pages, and symmetric, but for ties between pairs of elements.
 
 Published behaviour: docs/published/sweet_rl.md#grading-pages.
 """

@@ -1,11 +1,8 @@
-"""The outside of the sandbox: warm workers, one job each at a time, a clock over every test, results in the order of the jobs.
+"""The outside of the sandbox: warm workers, one job each at a time, a clock over every test, results in the order of jobs.
 
-Most jobs end within a moment and are read when they have ended: we wake up once for all their results. Only a
-job that takes longer is watched test by test, so that it is known which one hangs; the others count.
-
-A published job has the reference in the answer's own process. Whatever it may leave behind in a worker or on
-the machine, no fixed job is there to find it: the two kinds never run at the same time, and a worker that has
-had a published job is replaced before the next fixed one.
+Most jobs end within a moment and are read when they have ended: we wake up once for all their results. Only a job that
+takes longer is watched test by test. A published job has the reference in the answer's own process: it never runs at the
+same time as a fixed one, and a worker that has had one is replaced before the next fixed job.
 """
 
 from __future__ import annotations

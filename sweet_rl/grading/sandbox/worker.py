@@ -1,9 +1,7 @@
 """One warm worker process, the jobs that it is given, and the clock over each of their tests.
 
-A worker is started bare, isolates itself, and forks and kills on request. The interpreter gets `guest` as compiled code
-in one message, under its own short name. Read from its files there, it would be compiled anew wherever there is no
-up-to-date bytecode beside them; the litter of that, and of the search for files, lies between the objects that every
-fork has to copy by the page.
+A worker is started bare, isolates itself, and forks and kills on request. It gets `guest` as compiled code in one
+message: what reading files leaves behind in memory would lie between the objects that every fork has to copy.
 """
 
 from __future__ import annotations

@@ -1,14 +1,12 @@
 """Isolates a process from the machine with what the kernel offers and the user may use; Linux calls that Python lacks.
 
-Each layer is tried on its own; what must be there is decided outside (`sweet_rl.grading.sandbox.worker`).
-Namespaces take away the file system, the network and other processes. Landlock needs neither privileges nor
-namespaces: in an ordinary container, where those are refused, it is what keeps files out of reach. Resource limits and
-seccomp bound what is left.
+Each layer is tried on its own; what must be there is decided outside. Namespaces take away the file system, the network
+and other processes. Landlock needs neither privileges nor namespaces, and keeps files out of reach in an ordinary
+container. Resource limits and seccomp bound what is left.
 
-The open files of a child: none shared with the next child, and no sockets. A socket's inode number comes from a counter
-of the whole machine: who makes many tells it to all who make one later. So a child can make none (`guest.seccomp`), its
-own have numbers from `HIDDEN` on, and a descriptor from there on cannot be asked for its inode, or be copied to a number
-below. asyncio, which wakes itself up through a pair of sockets, is handed copies of a pair that the child was born with.
+A child has no sockets to make: their inode numbers come from a counter of the whole machine, which would tell others of
+it. Its own have numbers from `HIDDEN` on, which cannot be asked for their inode, nor copied to a number below; asyncio,
+which wakes itself up through a pair of sockets, is handed copies of a pair that the child was born with.
 """
 
 from __future__ import annotations

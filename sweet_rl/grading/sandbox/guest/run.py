@@ -1,18 +1,12 @@
 """The warm process that forks a child for each job, and the child, which runs the programs of one job.
 
-The zygote never sees a job: the child reads it from a channel of its own, so that no later child can find it
-in inherited memory. The zygote only forks, kills on request, and cleans up. It learns neither its children's
-numbers nor how they have ended: the next one could find that in inherited memory, too.
+The zygote never sees a job, nor its children's numbers, nor how they have ended: the next child could find it in
+inherited memory. It sends `READY` with the channel of a new child attached, or `RETIRED`, where it can have no further
+child because this one has left files; it is sent `NEXT`: end the child, and fork another one.
 
-Messages: the zygote sends `READY` with the channel of a new child attached, or, where it can have no further
-child because this one has left files, `RETIRED`; it is sent `NEXT`: end the child, and fork another one.
-Child and outside speak as `_be_child` and `_run` show.
-
-What is between the fork and the job is written to touch few pages: in a forked interpreter each one is a copy
-to be made, and copies are most of what an answer costs. Hence the calls of `guest.isolation` that are prepared.
-
-Hostile code runs beside this code, in a process of its own that is thrown away afterwards. It may patch it, kill it
-or lie to it; all it can achieve is a wrong value for its own tests.
+What is between the fork and the job is written to touch few pages: in a forked interpreter each one is a copy to be
+made, and copies are most of what an answer costs. Hostile code runs beside this code, in a process of its own that is
+thrown away; it may patch it, kill it or lie to it, and all it can achieve is a wrong value for its own tests.
 
 Published behaviour: docs/published/sweet_rl.md#grading-code.
 """

@@ -93,7 +93,7 @@ def _answer(number: int) -> _Instruction:
     return (_RETURN, 0, 0, _FAIL | number)
 
 
-_NO = _answer(errno.EPERM)
+_NO: _Instruction = (_RETURN, 0, 0, _FAIL | errno.EPERM)
 
 
 def filters(*, numbered: bool, writable: bool) -> tuple[Step, Step]:

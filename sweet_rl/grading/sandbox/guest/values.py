@@ -1,17 +1,12 @@
 """Values as bytes, so that bytes are equal exactly when the plain data in the values is equal in Python.
 
 The comparison then needs no decoding of hostile data, no `__eq__` of anybody's, and no hash table that could be made
-to collide. What is not plain data (objects, functions of an answer's own), holds NaN, or contains itself is equal to
-nothing: `NotPlainData`.
+to collide. What is not plain data (objects of ordinary classes, functions of an answer's own), holds NaN, or contains
+itself is equal to nothing: `NotPlainData`. Where Python compares by identity (iterators, exceptions, matches), the data
+in them counts. Types are known by their names: nothing is imported, and a forged name wins nothing.
 
-Less usual types are first taken apart into plainer data. Where Python compares by identity (iterators, exceptions,
-matches), the data in them counts, so that a reference's value can be met at all. Objects of ordinary classes are not
-data: what they are is what they do. Nothing is imported: types are known by their names, and a forged name wins
-nothing that a forged value would not.
-
-Three answers of Python's `==` are deliberately not given: an OrderedDict is compared like any dict, a Counter
-does not forget its zeros, and a list does not equal itself when there is a NaN in it. An array of numpy's is
-the list of its items, nested as it is.
+Three answers of Python's `==` are deliberately not given: an OrderedDict is compared like any dict, a Counter does not
+forget its zeros, and a list does not equal itself when there is a NaN in it. An array of numpy's is a list of its items.
 """
 
 from __future__ import annotations
