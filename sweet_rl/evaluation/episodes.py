@@ -127,98 +127,88 @@ def read_episodes(path: str | Path, world: World | None = None) -> Episodes:
     A last line that is cut off, of a run that writes or was killed, is left out and among the problems, and so is that a run
     is writing.
     """
-    place, problems = Path(path), []
-    if is_being_written(place):
-        problems.append("a run is writing to it: what it holds so far")
-    found = _Found(world, place)
-    try:
+    place, line, number = Path(path), b"", 0
+    problems = ["a run is writing to it: what it holds so far"] if is_being_written(place) else []
+
+    def rows() -> Iterator[tuple[Any, int, int]]:
+        nonlocal line, number
+        offset = 0
         with place.open("rb", buffering=1 << 20) as file:
-            offset = 0
             for number, line in enumerate(file, start=1):
                 if line.strip():
                     try:
-                        found.add(_decoded(line), offset, number)
-                    except (msgspec.DecodeError, RecursionError) as error:
-                        cut = isinstance(error, msgspec.DecodeError) and not line.endswith(b"\n")
-                        if cut and not isinstance(error, msgspec.ValidationError):
-                            problems.append(f"line {number} is cut off: it is left out")
-                            break
-                        try:  # the error as the readers of whole rows have it
-                            trajectory_from_row(parse_line(line, place, number), path=place, line=number)
-                        except DataError as found_wrong:
-                            raise found_wrong from None
-                        what, repair = f"is no trajectory ({error})", "Grade or play it again."
-                        raise DataError(what, path=place, line=number, repair=repair) from None
+                        row = _decoded(line)
+                    except msgspec.DecodeError as error:
+                        if isinstance(error, msgspec.ValidationError) or line.endswith(b"\n"):
+                            raise
+                        problems.append(f"line {number} is cut off: it is left out")
+                        return
+                    yield row, offset, number
                 offset += len(line)
+
+    try:
+        return _gathered(rows(), world, place, problems)
+    except (msgspec.DecodeError, RecursionError) as error:
+        try:  # the error as the readers of whole rows have it
+            trajectory_from_row(parse_line(line, place, number), path=place, line=number)
+        except DataError as found_wrong:
+            raise found_wrong from None
+        what, repair = f"is no trajectory ({error})", "Grade or play it again."
+        raise DataError(what, path=place, line=number, repair=repair) from None
     except FileNotFoundError:
         raise UsageError(f"There is no file {str(path)!r} (looked in {str(Path.cwd())!r}).") from None
     except OSError as error:
         raise UsageError(f"Cannot read {str(path)!r}: {error.strerror}.") from error
-    if not found.episodes:
-        raise UsageError(f"{str(path)!r} holds no trajectories{', but ' + problems[0] if problems else ''}.")
-    return found.taken(place, tuple(problems))
 
 
 def episodes_of(trajectories: Iterable[Trajectory], world: World | None = None) -> Episodes:
     """The same of trajectories in memory."""
-    found = _Found(world)
-    for number, trajectory in enumerate(trajectories, start=1):
-        found.add(_DECODER.decode(encode_row(trajectory_to_row(trajectory))), -1, number)
-    if not found.episodes:
-        raise UsageError("There are no episodes.")
-    return found.taken(None, ())
+    rows = (_DECODER.decode(encode_row(trajectory_to_row(one))) for one in trajectories)
+    return _gathered(((row, -1, number) for number, row in enumerate(rows, start=1)), world, None, [])
 
 
-class _Found:
-    """What has been read so far; what many rows say alike is looked at once."""
-
-    def __init__(self, world: World | None, path: Path | None = None) -> None:
-        self.episodes: dict[tuple[str, int], Episode] = {}
-        self._contents: dict[str, int] = {}
-        self._provenances: dict[tuple[bytes, str | None, str | None, str | None], int] = {}
-        self._graders: dict[bytes, int] = {}
-        self._settings: dict[tuple[bytes, bool], tuple[World | None, Options | None]] = {}
-        self._repeats: dict[str, int] = {}
-        self._families: dict[str, str] = {}
-        self._given = self._world = world
-        self._named: tuple[str, int] | None = None
-        self._path = path
-
-    def add(self, row: Any, offset: int, line: int) -> None:
-        """One row more."""
-        task = bytes(row.task)
+def _gathered(
+    rows: Iterable[tuple[Any, int, int]], given: World | None, path: Path | None, problems: list[str]
+) -> Episodes:
+    """The episodes of rows, each with its byte and its line in the file; what many rows say alike is looked at once."""
+    episodes: dict[tuple[str, int], Episode] = {}
+    contents: dict[str, int] = {}
+    families: dict[str, str] = {}
+    known: dict[tuple[bytes, bool], tuple[World | None, Options | None]] = {}
+    provenances, graders, repeats = Counter[tuple[Any, ...]](), Counter[bytes](), Counter[str]()
+    theirs, named = given, None
+    for row, offset, line in rows:
+        task, said = bytes(row.task), row.provenance or _Provenance()
         name = row.task_id or _name_of(task)
-        said = row.provenance or _Provenance()
         settings, grader = bytes(said.settings), bytes(row.graded_with)
         for field, text in (("provenance.settings", settings), ("graded_with", grader)):
             if text[:1] not in {b"{", b"n"}:
                 raise msgspec.ValidationError(f"Expected `object | null` - at `$.{field}`")
-        key = (settings, said.sweet_rl, said.agent_model, said.env_model)
-        self._provenances[key] = self._provenances.get(key, 0) + 1
-        tested = bytes(row.test_results) != b"null"
-        if (settings, tested) not in self._settings:
-            self._settings[settings, tested] = _world_of(settings, self._given, tested=tested)
-            if named := world_named_in({"settings": msgspec.json.decode(settings)}):
-                self._named = self._named or (named, line)
-                if named != self._named[0]:
-                    raise two_worlds(named, *self._named, path=self._path, line=line)
-        world, options = self._settings[settings, tested]
-        self._world = self._world or world
-        if name not in self._families:
+        provenances[settings, said.sweet_rl, said.agent_model, said.env_model] += 1
+        alike = settings, bytes(row.test_results) != b"null"
+        if alike not in known:
+            known[alike] = _world_of(settings, given, tested=alike[1])
+            if one := world_named_in({"settings": msgspec.json.decode(settings)}):
+                named = named or (one, line)
+                if one != named[0]:
+                    raise two_worlds(one, *named, path=path, line=line)
+        world, options = known[alike]
+        theirs = theirs or world
+        if name not in families:
             # Most tasks need not be decoded for it.
             told = world is not None and (b'"family"' in task or b'"category"' in task)
-            said = msgspec.json.decode(task) if told else {}
-            family = said.get("family") or said.get("category")
-            self._families[name] = family if isinstance(family, str) else ""
-            self._contents[name] = hash(task)
-        roles = [entry.role for entry in row.dialogue_history]
-        turns = roles.count("assistant")
+            content = msgspec.json.decode(task) if told else {}
+            family = content.get("family") or content.get("category")
+            families[name] = family if isinstance(family, str) else ""
+            contents[name] = hash(task)
         failed = has_failed({"stop_reason": row.stop_reason})
         reward = None if failed else row.reward
         if reward is not None and grader != b"null":
-            self._graders[grader] = self._graders.get(grader, 0) + 1
-        sample = row.sample_index if row.sample_index is not None else self._repeats.get(name, 0)
-        self._repeats[name] = self._repeats.get(name, 0) + 1
+            graders[grader] += 1
+        sample = repeats[name] if row.sample_index is None else row.sample_index
+        repeats[name] += 1
+        roles = [entry.role for entry in row.dialogue_history]
+        turns = roles.count("assistant")
         answered = roles[roles.index("assistant") :].count("user") if turns else 0
         success = None
         if reward is not None and world is not None and options is not None:
@@ -230,29 +220,25 @@ class _Found:
         ]
         won = None if success is None else float(success)
         why = ("", "") if success else _category(row, reward, success, flaws)
-        known = (reward, won, turns, answered, failed, tuple(filter(None, flaws)), *why, offset)
-        self.episodes[name, sample] = Episode(name, sample, self._families[name], *known)
-
-    def taken(self, path: Path | None, problems: tuple[str, ...]) -> Episodes:
-        """All that was read."""
-        provenances: dict[str, int] = {}
-        for (settings, version, agent, human), number in self._provenances.items():
-            known = {"sweet_rl": version, "agent_model": agent, "env_model": human}
-            text = msgspec.json.encode(known | {"settings": msgspec.json.decode(settings)}).decode()
-            provenances[text] = provenances.get(text, 0) + number
-        graders = {text.decode(): number for text, number in self._graders.items()}
-        bounds: tuple[float | None, float | None] = (None, None)
-        most = None
-        played = [(world, options) for world, options in self._settings.values() if world and options]
-        if played and len(played) == len(self._settings):
-            lows, highs = zip(
-                *(world.scores.range(world.turns(options)) for world, options in played), strict=True
-            )
-            bounds = (None if None in lows else min(lows), None if None in highs else max(highs))
-            most = max(world.turns(options) for world, options in played)
-        episodes = list(self.episodes.values())
-        said = (provenances, graders, self._world, bounds, most, problems)
-        return Episodes(path, episodes, self._contents, *said)
+        numbers = (reward, won, turns, answered, failed, tuple(filter(None, flaws)))
+        episodes[name, sample] = Episode(name, sample, families[name], *numbers, *why, offset)
+    if not episodes:
+        nothing = "There are no episodes" if path is None else f"{str(path)!r} holds no trajectories"
+        raise UsageError(f"{nothing}{', but ' + problems[0] if problems else ''}.")
+    said_of = Counter[str]()
+    for (settings, version, agent, human), count in provenances.items():
+        facts = {"sweet_rl": version, "agent_model": agent, "env_model": human}
+        said_of[msgspec.json.encode(facts | {"settings": msgspec.json.decode(settings)}).decode()] += count
+    low = high = most = None
+    played = [(world, options) for world, options in known.values() if world and options]
+    if len(played) == len(known):
+        spans = [world.scores.range(world.turns(options)) for world, options in played]
+        lows, highs = zip(*spans, strict=True)
+        low, high = None if None in lows else min(lows), None if None in highs else max(highs)
+        most = max(world.turns(options) for world, options in played)
+    by_grader = {text.decode(): count for text, count in graders.items()}
+    told_of = contents, said_of, by_grader, theirs
+    return Episodes(path, [*episodes.values()], *told_of, (low, high), most, tuple(problems))
 
 
 def _world_of(settings: bytes, given: World | None, *, tested: bool) -> tuple[World | None, Options | None]:
