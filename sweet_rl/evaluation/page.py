@@ -145,17 +145,9 @@ def _groups(found: Comparison, pairing: Pairing, most: int) -> Iterator[dict[str
         dialogues = []
         for task in shown:
             if all(task in one for one in of_runs):
-                unit = reward.unit
+                about = reward.name, reward.unit
                 sides = [
-                    _side(
-                        place,
-                        found.labels[place],
-                        row,
-                        one,
-                        reward.name,
-                        unit,
-                        found.sources[place].path.parent,
-                    )
+                    _side(place, found.labels[place], row, one, *about, found.sources[place].path.parent)
                     for place, (one, row) in zip(places, (each[task] for each in of_runs), strict=True)
                 ]
                 dialogues.append(_task(task, of_runs[0][task][1], sides))
