@@ -278,13 +278,19 @@ FILES = {
 }
 
 
+@pytest.fixture(scope="module")
+def hydra():
+    """Loaded before any clock runs."""
+    _compose("archer_debug", (), None)
+
+
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("reader", ["pipeline", "setting.yml", "archer"])
+@pytest.mark.usefixtures("hydra")
 def test_a_hostile_file_is_refused(tmp_path, name, reader):
     text, line = FILES[name]
     file = tmp_path / (SETTINGS if reader == "setting.yml" else "mine.yaml")
     file.write_text(text)
-    _compose("archer_debug", (), None)  # hydra is loaded before the clock runs
     read = {
         "pipeline": lambda: read_file(file),
         "setting.yml": lambda: read_settings(tmp_path),
