@@ -33,18 +33,16 @@ else:
 
 
 class Bar(_Bar):
-    """A progress bar on standard error whose count the run's record has as well, also where it is not shown."""
+    """A progress bar on standard error whose count the run's record has as well, also where it is not shown.
+
+    Its time left counts from this run's first row.
+    """
 
     def __init__(self, total: int, done: int, *, unit: str, quiet: bool) -> None:
         self.progress = tracking.progresses(unit, total, done)
-        interval = 0.2 if sys.stderr.isatty() else 10.0
+        every_s = 0.2 if sys.stderr.isatty() else 10.0
         super().__init__(
-            total=total,
-            initial=done,
-            unit=f" {unit}",
-            disable=quiet,
-            mininterval=interval,
-            dynamic_ncols=True,
+            total=total, initial=done, unit=f" {unit}", disable=quiet, mininterval=every_s, dynamic_ncols=True
         )
 
     def update(self, n: float | None = 1) -> bool | None:
@@ -54,11 +52,6 @@ class Bar(_Bar):
         shown = super().update(n)
         self.progress.done = int(self.n)
         return shown
-
-
-def progress(total: int, done: int, *, unit: str, quiet: bool) -> Bar:
-    """A progress bar; its time left counts from this run's first row."""
-    return Bar(total, done, unit=unit, quiet=quiet)
 
 
 def silence_libraries() -> None:

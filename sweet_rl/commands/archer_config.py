@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import sweet_rl
-from sweet_rl.cli.progress import progress
+from sweet_rl.cli.progress import Bar
 from sweet_rl.errors import UsageError, missing_package, suggestion
 from sweet_rl.flags import any_of
 from sweet_rl.records import check_yaml
@@ -178,7 +178,7 @@ class ProgressBar:
     """Iterations, what the current one is doing, and the last returns and losses."""
 
     def __init__(self, total: int, *, quiet: bool) -> None:
-        self._bar = progress(total, 0, unit="iteration", quiet=quiet)
+        self._bar = Bar(total, 0, unit="iteration", quiet=quiet)
         self._numbers: dict[str, str] = {}
 
     def say(self, phase: str, done: int, total: int) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from sweet_rl import tracking
 from sweet_rl.cli.main import load
-from sweet_rl.cli.progress import progress, write_report
+from sweet_rl.cli.progress import Bar, write_report
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import UsageError
 from sweet_rl.evaluation.episodes import read_episodes
@@ -76,7 +76,7 @@ def evaluate(flags: GraderFlags, /) -> None:
             lambda row: row.get("reward") if grader in (row.get("grades") or {}) else TO_GRADE, flags.regrade
         )
         scores = judge.grade(file.trajectories[index] for index in missing)
-        with progress(len(missing), 0, unit="episode", quiet=flags.quiet or not missing) as bar:
+        with Bar(len(missing), 0, unit="episode", quiet=flags.quiet or not missing) as bar:
             for index, score in zip(missing, scores, strict=True):
                 file.update(index, fields_by(grader, score, file.rows[index]) | made_by)
                 bar.update()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sweet_rl.cli.progress import progress, write_report
+from sweet_rl.cli.progress import Bar, write_report
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.commands.evaluate import TO_GRADE, check_outputs, graded_file
 from sweet_rl.errors import UsageError
@@ -107,7 +107,7 @@ def run(flags: GradingFlags, grader: CodeGrader) -> None:
             )
         missing = file.missing(known, flags.regrade)
         graded = grader.grade_all(file.trajectories[index] for index in missing)
-        with progress(len(missing), 0, unit="answer", quiet=flags.quiet or not missing) as bar:
+        with Bar(len(missing), 0, unit="answer", quiet=flags.quiet or not missing) as bar:
             for index, found in zip(missing, graded, strict=True):
                 file.update(index, row_fields(found, way, made_by))
                 bar.update()

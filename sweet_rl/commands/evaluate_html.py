@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from sweet_rl import browsers
 from sweet_rl.browsers.page import Renderer, RenderFlags
 from sweet_rl.cli.parse import Facets
-from sweet_rl.cli.progress import progress, write_report
+from sweet_rl.cli.progress import Bar, write_report
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.commands.evaluate import TO_GRADE, GradedFile, check_outputs, graded_file
 from sweet_rl.errors import UsageError
@@ -158,7 +158,7 @@ async def run(job: PageGradingFlags, renderer: Renderer, embedder: Embedder | No
             at_once=job.at_once,
         )
         made_by = graded_with("pages", job.rendered_with() | job.model)
-        with progress(len(missing), 0, unit="page", quiet=job.quiet or not missing) as bar:
+        with Bar(len(missing), 0, unit="page", quiet=job.quiet or not missing) as bar:
             async for place, grades in grader.grade([file.trajectories[index] for index in missing]):
                 file.update(missing[place], row_fields(grades, job.rewarded, made_by))
                 bar.update()

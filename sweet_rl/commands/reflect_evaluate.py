@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sweet_rl import tracking
 from sweet_rl.cli.parse import Options
-from sweet_rl.cli.progress import progress, silence_libraries
+from sweet_rl.cli.progress import Bar, silence_libraries
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.commands.reflect_train import reflect_stage, settings_from, teller, with_tiny_models
 from sweet_rl.errors import EpisodeError, ServiceError, UsageError, missing_package, no_such
@@ -185,7 +185,7 @@ def _measure(
             agent = load_policy(settings, playground.labels, say, trains=False)
         total = settings.eval_reps * sum(map(len, playground.levels))
         reads = OthersReflections(reflector) if reflector and how.swap_reflections else reflector
-        with process_group(), progress(total, 0, unit="episode", quiet=how.quiet) as bar:
+        with process_group(), Bar(total, 0, unit="episode", quiet=how.quiet) as bar:
             results = measure(settings, playground, agent, reads, bar.update)
     print(f"{name}, every state with the reflection of another" if how.swap_reflections else name)
     swapped = {}

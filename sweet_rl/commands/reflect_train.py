@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweet_rl import tracking
 from sweet_rl.cli.parse import Facets, Options, stage_flags
-from sweet_rl.cli.progress import on_interrupt, progress, silence_libraries
+from sweet_rl.cli.progress import Bar, on_interrupt, silence_libraries
 from sweet_rl.cli.stage import Stage, given_flags, needing, recorded, stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Flag, flag, group
@@ -175,11 +175,11 @@ def _whole(typed: str, kinds: Mapping[str, str]) -> str:
     return found[0]
 
 
-class Bar:
+class MeansBar:
     """A progress bar with means of cost, success and losses over the last iterations."""
 
     def __init__(self, settings: ReflectSettings, done: int, *, quiet: bool) -> None:
-        self._bar = progress(settings.max_steps, done, unit="iteration", quiet=quiet)
+        self._bar = Bar(settings.max_steps, done, unit="iteration", quiet=quiet)
         self._recent: deque[Mapping[str, Any]] = deque(maxlen=settings.logging_steps)
         self._keys = ["cost", "succ", "loss", *(["critic_loss"] if settings.use_critic else [])]
         self.close = self._bar.close
@@ -341,7 +341,7 @@ def rl_finetune(published: ReflectFlags, how: Resuming, own: Any, /) -> None:
                 levels = [[task.row for task in level] for level in playground.levels]
                 state = run.newest(checkpoints, levels)
             quiet = how.quiet or not run.main
-            with run.announce(), closing(Bar(run.settings, run.done, quiet=quiet)) as bar:
+            with run.announce(), closing(MeansBar(run.settings, run.done, quiet=quiet)) as bar:
                 kept = checkpoints if run.main else None
                 Loop(run.settings, trainer, reflector, playground, kept, bar.log).run(state)
             if bar.failed:
@@ -426,7 +426,7 @@ def supervised_pretrain(published: ReflectFlags, how: Resuming, own: Any, /) -> 
             if (state := run.newest(checkpoints, texts)) is not None:
                 training.load(state)
         quiet = how.quiet or not run.main
-        with run.announce(), progress(settings.max_steps, run.done, unit="update", quiet=quiet) as bar:
+        with run.announce(), Bar(settings.max_steps, run.done, unit="update", quiet=quiet) as bar:
             training.run(run.done)
         run.finish("model")
 

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from sweet_rl import tracking
 from sweet_rl.cli.parse import Facets
 from sweet_rl.cli.parse import Options as Chosen
-from sweet_rl.cli.progress import judge_failed, judge_full, progress, run_until_stopped, words_of
+from sweet_rl.cli.progress import Bar, judge_failed, judge_full, run_until_stopped, words_of
 from sweet_rl.cli.stage import built, given_flags, recorded, stage
 from sweet_rl.flags import Only, flag, group
 from sweet_rl.flags.shared import BatchSize, Files, MaxFailed, Repeated, Resumable, Seeded, WorldName
@@ -270,7 +270,7 @@ class Session:
         self.rewards: list[float] = []
         self.seconds = 0.0
         self._before, self._started = name and f"{name}.", time.perf_counter()
-        self._bar = progress(total, done, unit="episode", quiet=quiet)
+        self._bar = Bar(total, done, unit="episode", quiet=quiet)
 
     def add(self, trajectory: Trajectory) -> None:
         """Count an episode's end and its failures; the first failure is kept."""

@@ -385,7 +385,7 @@ async def simulate(
             if path is not None:
                 tracking.writes(path, continues=to_continue)
             bar = stack.enter_context(
-                running.progress(len(episodes), len(episodes) - len(todo), unit="episode", quiet=not progress)
+                running.Bar(len(episodes), len(episodes) - len(todo), unit="episode", quiet=not progress)
             )
 
             async def on_finished(trajectory: Trajectory) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sweet_rl import tracking
-from sweet_rl.cli.progress import Bar, progress, run_until_stopped
+from sweet_rl.cli.progress import Bar, run_until_stopped
 from sweet_rl.concurrency import for_each
 from sweet_rl.contracts import Sampler
 from sweet_rl.errors import DataError, EpisodeError, UsageError
@@ -374,7 +374,7 @@ def write_turns(
         todo = [turn for turn in turns if turn.key not in done]
 
         async def main(with_what: Any) -> None:
-            with progress(len(turns), len(turns) - len(todo), unit="turn", quiet=quiet) as bar:
+            with Bar(len(turns), len(turns) - len(todo), unit="turn", quiet=quiet) as bar:
                 await work(todo, journal, bar, with_what)
 
         if todo:

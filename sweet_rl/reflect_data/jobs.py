@@ -20,7 +20,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 
 from sweet_rl import tracking
 from sweet_rl.chat.reflect_format import split_prompt
-from sweet_rl.cli.progress import Bar, judge_failed, progress, until_stopped
+from sweet_rl.cli.progress import Bar, judge_failed, until_stopped
 from sweet_rl.cli.servers import client_of
 from sweet_rl.concurrency import for_each
 from sweet_rl.errors import DataError, EpisodeError, UsageError
@@ -150,7 +150,7 @@ def teach_all(
     todo = jobs.missing(planned)
     if flags.teacher == "embedded" and not quiet:
         print("The embedded teacher answers; with --teacher openai --base_url URL --model NAME a model does.")
-    bar = progress(len(planned), len(planned) - len(todo), unit=unit, quiet=quiet)
+    bar = Bar(len(planned), len(planned) - len(todo), unit=unit, quiet=quiet)
     most = flags.concurrency
     _with_teacher(
         lambda teacher: jobs.do(todo, lambda job: work(job, teacher), at_once=most, on_done=bar.update),
@@ -213,7 +213,7 @@ def record(
     with JobFile(journal, settings, overwrite=flags.overwrite, output=output) as jobs:
         for path in (journal, output):
             tracking.writes(path, continues=not flags.overwrite)
-        bar = progress(flags.num_records, 0, unit="record", quiet=flags.quiet)
+        bar = Bar(flags.num_records, 0, unit="record", quiet=flags.quiet)
 
         async def work(asked: Teacher) -> None:
             records = await collect(

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArguments, set_seed
 
-from sweet_rl.cli.progress import progress
+from sweet_rl.cli.progress import Bar
 from sweet_rl.errors import ServiceError, UsageError, first_line
 from sweet_rl.training import checkpoints, processes, steps
 from sweet_rl.training.batches import to_device
@@ -453,7 +453,7 @@ class _Hooks(ProgressCallback):
         """Open the bar at the update from which the run resumes."""
         if state.is_world_process_zero:
             quiet = self._run.settings.quiet
-            self.training_bar = progress(state.max_steps, state.global_step, unit="update", quiet=quiet)
+            self.training_bar = Bar(state.max_steps, state.global_step, unit="update", quiet=quiet)
         self.current_step = state.global_step
 
     def on_log(

@@ -316,11 +316,11 @@ def gen_sft(flags: GenSftFlags, /) -> None:
     sft.jsonl is for a policy alone, sft_reflection.jsonl for the reflection model, sft_policy.jsonl for a
     policy that reads reflections; the last two also without wrong ways, as *_positive.jsonl.
     """
-    from sweet_rl.cli.progress import progress
+    from sweet_rl.cli.progress import Bar
 
     tasks = read_list(Path(flags.task_file), STAGES)
     library = Library(flags.repo_dir)
-    bar = progress(len(tasks), 0, unit="task", quiet=flags.quiet)
+    bar = Bar(len(tasks), 0, unit="task", quiet=flags.quiet)
     texts = explore_texts(
         tasks, lambda steps: ExploreGame(library, max_turns=steps, compat=flags.compat), on_done=bar.update
     )

@@ -22,7 +22,7 @@ from PIL import Image
 
 from sweet_rl import tracking
 from sweet_rl.browsers.page import Renderer, RenderFailed
-from sweet_rl.cli.progress import judge_failed, progress, write_report
+from sweet_rl.cli.progress import Bar, judge_failed, write_report
 from sweet_rl.cli.servers import client_of, key_in
 from sweet_rl.concurrency import for_each
 from sweet_rl.errors import DataError, UsageError
@@ -277,7 +277,7 @@ class Comparison:
                     found[index] = outcome
                 bar.update()
 
-            with progress(len(self.pairs), 0, unit="page", quiet=self._flags.quiet) as bar:
+            with Bar(len(self.pairs), 0, unit="page", quiet=self._flags.quiet) as bar:
                 await for_each(range(len(self.pairs)), work, at_once=self._flags.batch_size)
                 await journal.flush()
         outcomes = [(self.pairs[index].a.task.task_id, found[index]) for index in sorted(found)]

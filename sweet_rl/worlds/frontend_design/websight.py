@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sweet_rl import browsers
 from sweet_rl.browsers.page import RenderFailed, normalise_urls
-from sweet_rl.cli.progress import progress, run_until_stopped
+from sweet_rl.cli.progress import Bar, run_until_stopped
 from sweet_rl.concurrency import for_each
 from sweet_rl.errors import DataError, UsageError, missing_package
 from sweet_rl.network import without_hub_if_silent
@@ -195,7 +195,7 @@ def check_rows(
                 bar.update(reason not in _MAY_PASS or digest in again)
 
             async with browsers.open_renderer(flags.rendering()) as renderer:
-                with progress(done + len(todo), done, unit="page", quiet=flags.quiet) as bar:
+                with Bar(done + len(todo), done, unit="page", quiet=flags.quiet) as bar:
                     await for_each(todo, check, at_once=4 * flags.browsers)
                     again.extend(digest for digest in todo if verdicts[digest]["reason"] in _MAY_PASS)
                     await for_each(again, check, at_once=1)
@@ -254,7 +254,7 @@ def require_rows(rows: Sequence[PageRow], source: str, fields: Sequence[str], re
 def read_tasks(source: str, num_rows: int, *, quiet: bool) -> list[PageRow]:
     """The rows as tasks; those that cannot become one with what is missing."""
     rows = []
-    with progress(num_rows, 0, unit="row", quiet=quiet) as bar:
+    with Bar(num_rows, 0, unit="row", quiet=quiet) as bar:
         for where, row, _ in read_websight(source, num_rows):
             missing = require_text(row, tuple(FIELDS.values()))
             rows.append(PageRow(where, row if missing else task_row(row), missing))
