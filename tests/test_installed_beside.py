@@ -58,6 +58,10 @@ def lines(path):
 GAMES = "--task_type number_guessing --quiet"
 
 
+def play(file, flags=""):
+    stage(f"simulate_interactions numbers:test {file} {GAMES} {flags}")
+
+
 def games(path):
     return [trajectory.reward for trajectory in load_trajectories(path)]
 
@@ -78,7 +82,7 @@ def test_a_loss_trains_two_steps_and_is_recorded(beside, tmp_path):
 
 
 def test_a_world_is_played_measured_and_learned_from(beside, capsys):
-    stage(f"simulate_interactions numbers:test games.jsonl {GAMES}")
+    play("games.jsonl")
     rows = lines("games.jsonl")
     assert {row["task_id"].partition("/")[0] for row in rows} == {"number_guessing"}
     assert all(-6 <= row["reward"] <= 0 for row in rows)  # halving 64 numbers takes 7 guesses at most
@@ -169,9 +173,7 @@ def test_agents_that_reflect_learn_in_a_world_and_are_measured(beside, capsys):
 def test_dialogues_become_pairs_and_a_policy(beside, tmp_path, capsys):
     """SWEET-RL's chain on the world: simulated, measured, sampled, ranked, paired, exported, trained, looked at."""
     model = save_tiny_llama(tmp_path / "model")
-    stage(
-        f"simulate_interactions numbers:test g.jsonl {GAMES} --agent_model random --repeats 4 --num_tasks 3"
-    )
+    play("g.jsonl", "--agent_model random --repeats 4 --num_tasks 3")
     stage("evaluate_games g.jsonl --k 4 --ground_truth_preference_path whole.jsonl")
     stage(
         f"sample_best_of_n g.jsonl s.jsonl {model} --best_of_n 4 --max_tokens 4 --device cpu --data_fraction 1 --quiet"
@@ -192,7 +194,7 @@ def test_dialogues_become_pairs_and_a_policy(beside, tmp_path, capsys):
 
 def test_a_human_answers_by_name_in_any_world(beside, tmp_path):
     for name, human in (("told", "number_teller"), ("lied", "guessing.human:Liar")):
-        stage(f"simulate_interactions numbers:test {name}.jsonl {GAMES} --env_model {human} --num_tasks 2")
+        play(f"{name}.jsonl", f"--env_model {human} --num_tasks 2")
     assert games("told.jsonl") == [-5, -5]
     assert games("lied.jsonl") == [-8, -8]
     record = json.loads((tmp_path / "lied.jsonl.run.json").read_text())
@@ -207,11 +209,9 @@ def test_a_human_answers_by_name_in_any_world(beside, tmp_path):
 
 
 def test_an_agent_plays_any_world_by_name(beside, tmp_path):
-    stage(f"simulate_interactions numbers:test a.jsonl {GAMES} --agent_model number_counter --num_tasks 2")
+    play("a.jsonl", "--agent_model number_counter --num_tasks 2")
     assert games("a.jsonl") == [0, -2]  # 1 and 3
-    stage(
-        f"simulate_interactions numbers:test b.jsonl {GAMES} --agent guessing.agent:Counter --agent_model 3 --num_tasks 2"
-    )
+    play("b.jsonl", "--agent guessing.agent:Counter --agent_model 3 --num_tasks 2")
     assert games("b.jsonl") == [-8, 0]
     (first, _) = load_trajectories("b.jsonl")
     assert first.provenance["agent_model"] == "counter"
@@ -221,9 +221,7 @@ def test_an_agent_plays_any_world_by_name(beside, tmp_path):
     )
     assert [turn.content for turn in load_trajectories("l.jsonl")[0].dialogue_history[1::2]] == ["1", "2"]
     with pytest.raises(UsageError, match="belongs to a model run by"):
-        stage(
-            f"simulate_interactions numbers:test c.jsonl {GAMES} --agent_model number_counter --temperature 1"
-        )
+        play("c.jsonl", "--agent_model number_counter --temperature 1")
 
 
 @pytest.mark.parametrize(
@@ -238,7 +236,7 @@ def test_an_agent_plays_any_world_by_name(beside, tmp_path):
 )  # fmt: skip
 def test_an_unknown_name_is_an_error_that_lists_the_known(beside, flags, says):
     with pytest.raises(UsageError, match=says):
-        stage(f"simulate_interactions numbers:test a.jsonl {GAMES} {flags}")
+        play("a.jsonl", flags)
 
 
 def test_they_are_names_in_python_too(beside):
@@ -255,9 +253,7 @@ def test_they_are_names_in_python_too(beside):
 
 
 def test_a_grader_scores_any_world(beside, tmp_path, capsys):
-    stage(
-        f"simulate_interactions numbers:test g.jsonl {GAMES} --agent_model random --repeats 2 --num_tasks 3"
-    )
+    play("g.jsonl", "--agent_model random --repeats 2 --num_tasks 3")
     before = games("g.jsonl")
     stage("evaluate g.jsonl --k 2 --grader brevity --margin 0.01 --preference_path p.jsonl --quiet")
     rows = [json.loads(line) for line in (tmp_path / "g.jsonl").read_text().splitlines()]
@@ -277,17 +273,8 @@ def test_a_grader_scores_any_world(beside, tmp_path, capsys):
 
 
 def test_a_person_plays_it(installed_plugins, tmp_path):
-    words = (
-        "play",
-        "number_guessing",
-        "--task",
-        "9",
-        "--oracle",
-        "guessing.human:Liar",
-        "--record",
-        "me.jsonl",
-    )
-    done = process(installed_plugins, tmp_path, *words, input="5\n12\n10\n")
+    line = "play number_guessing --task 9 --oracle guessing.human:Liar --record me.jsonl"
+    done = process(installed_plugins, tmp_path, *line.split(), input="5\n12\n10\n")
     assert done.returncode == 0, done.stderr
     assert "You have 8 guesses." in done.stdout
     assert done.stdout.index("Lower.") < done.stdout.index("Higher.") < done.stdout.index("The solution: 10")
