@@ -2,8 +2,8 @@
 
 import asyncio
 import json
-import multiprocessing
 import os
+import subprocess
 import sys
 
 import pytest
@@ -61,27 +61,28 @@ def test_a_second_writer_is_refused_also_when_the_file_has_been_replaced(tmp_pat
     Journal(path).close()
 
 
-def _take_lock(path, rounds, counter):
-    for _ in range(rounds):
-        while True:
-            try:
-                with locked(path):
-                    value = counter.value
-                    counter.value = value + 1
-                break
-            except StorageError:
-                continue
+COUNTS = """
+import sys
+from pathlib import Path
+from sweet_rl.errors import StorageError
+from sweet_rl.records import locked
+counter, left = Path(sys.argv[1]), 300
+while left:
+    try:
+        with locked(counter):
+            counter.write_text(str(int(counter.read_text()) + 1))
+            left -= 1
+    except StorageError:
+        pass
+"""
 
 
 def test_two_processes_never_hold_the_lock_at_once(tmp_path):
-    context = multiprocessing.get_context("spawn")
-    counter = context.Value("i", 0, lock=False)
-    processes = [context.Process(target=_take_lock, args=(tmp_path / "f", 50, counter)) for _ in range(2)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-    assert counter.value == 100
+    counter = tmp_path / "f"
+    counter.write_text("0")
+    processes = [subprocess.Popen([sys.executable, "-c", COUNTS, str(counter)]) for _ in range(2)]
+    assert [process.wait() for process in processes] == [0, 0]
+    assert counter.read_text() == "600"
 
 
 async def test_rows_that_arrive_together_are_written_together(tmp_path, monkeypatch):
