@@ -158,7 +158,6 @@ class RenderFlags(Settings):
 
     def check_together(self) -> None:
         """Check the window and the cache."""
-        super().check_together()
         self.rendering()
 
     def rendering(self) -> RenderSettings:

@@ -58,7 +58,6 @@ class EvalFlags(simulation.PlayingFlags, Tasks, OutputDir, Regrade):
 
     def check_together(self) -> None:
         """Whether the folder can be one."""
-        super().check_together()
         if self.output_dir and Path(self.output_dir).is_file():
             raise UsageError(f"--output_dir {self.output_dir!r} is a file; name a folder.")
 

@@ -50,7 +50,6 @@ class PageGradingFlags(
 
     def check_together(self) -> None:
         """Whether the metric needs a model that is not named."""
-        super().check_together()
         if self.metric == "clip" and not self.clip_model:
             raise UsageError(
                 "--metric clip needs --clip_model, for example --clip_model openai/clip-vit-base-patch32."

@@ -72,7 +72,6 @@ class StepPairFlags(Files, Margin, HardNegatives, MinReward, Tokenizer, Seeded, 
 
     def check_together(self) -> None:
         """What contradicts itself."""
-        super().check_together()
         own = [name for name, usual in _OURS.items() if getattr(self, name) != usual]
         if self.published and own:
             raise UsageError(

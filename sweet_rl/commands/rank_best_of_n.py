@@ -88,7 +88,6 @@ class RankingFlags(Files, Advantage, Tokenizer, SaveSteps, Resumable, Compatible
 
     def check_together(self) -> None:
         """What excludes each other, and what needs another."""
-        super().check_together()
         if self.advantage == "paper" and self.no_use_ground_truth:
             raise UsageError("--advantage paper and --no_use_ground_truth exclude each other.")
         if self.swap_test and self.no_use_ground_truth:
@@ -124,7 +123,6 @@ class ScorerFlags(BaseUrl, Requests, Placement, VLLM):
 
     def check_together(self) -> None:
         """Whether a server that is needed is named."""
-        super().check_together()
         if self.engine == "openai" and self.base_url is None:
             raise UsageError("--engine openai needs --base_url, for example http://127.0.0.1:8001/v1.")
 

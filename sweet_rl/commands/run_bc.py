@@ -52,7 +52,6 @@ class ShownFlags(
 
     def check_together(self) -> None:
         """Whether there are flags of a scripted agent beside a data set."""
-        super().check_together()
         for name in ("games", "num_tasks", "agent_model", "skill", "env_load_path") if self.dataset else ():
             if getattr(self, name) not in {None, "auto"}:
                 raise UsageError(
@@ -92,7 +91,6 @@ class PupilFlags(Iterations, OutputDir, Placement, Overwriting):
 
     def check_together(self) -> None:
         """Whether there is a tiny policy for a tiny critic."""
-        super().check_together()
         if self.critic_lm == TINY and self.policy_lm != TINY:
             raise UsageError("--critic_lm tiny is made beside a tiny policy only; name one to run_archer.")
 

@@ -39,7 +39,6 @@ class ShowFlags(Overwriting, Listening):
 
     def check_together(self) -> None:
         """Whether the page may be written there."""
-        super().check_together()
         if self.export is None:
             return
         out = Path(self.export)

@@ -145,10 +145,15 @@ class Settings:
     def __post_init__(self) -> None:
         for one in flags_of(type(self)):
             one.check(getattr(self, one.name), self.DASHES)
-        self.check_together()
+        for kind in reversed(type(self).__mro__):
+            if check := vars(kind).get("check_together"):
+                check(self)
 
     def check_together(self) -> None:
-        """For what no single field can say, such as two of them that exclude each other; raises `UsageError`."""
+        """For what no single field can say, such as two of them that exclude each other; raises `UsageError`.
+
+        Each class of the settings has its own called, those that it extends first.
+        """
 
 
 @typing.dataclass_transform(frozen_default=True, kw_only_default=True)

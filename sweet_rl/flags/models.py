@@ -173,7 +173,6 @@ class Advantage(Settings):
 
     def check_together(self) -> None:
         """Whether the paper's advantage has its reference."""
-        super().check_together()
         if self.advantage == "paper" and self.reference_model is None:
             raise UsageError(
                 "--advantage paper needs --reference_model: the model that sampled, whose log-probabilities "

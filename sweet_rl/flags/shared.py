@@ -112,7 +112,6 @@ class Budget(Settings):
 
     def check_together(self) -> None:
         """Whether what is spent can be known."""
-        super().check_together()
         if self.max_cost is not None and self.prices is None:
             raise UsageError("--max_cost needs --prices, a file with what the models' tokens cost.")
 
@@ -215,7 +214,6 @@ class FanOut(Settings):
 
     def check_together(self) -> None:
         """Whether the address is one."""
-        super().check_together()
         address = self.ray_address
         if address not in {"auto", "local"} and not address.rpartition(":")[2].isdigit():
             raise UsageError(
@@ -305,6 +303,5 @@ class Evaluation(SavedPath, ReportPath, HardNegatives, Overwriting):
 
     def check_together(self) -> None:
         """Whether there are pairs that rows can stand beside."""
-        super().check_together()
         if self.hard_negatives and self.preference_path is None:
             raise UsageError("--hard_negatives adds rows to --preference_path: name that file, too.")

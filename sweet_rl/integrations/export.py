@@ -37,7 +37,6 @@ class ExportPairsFlags(InputPath, OutputPath, Tokenizer, PairFields, Overwriting
 
     def check_together(self) -> None:
         """Whether the files are possible."""
-        super().check_together()
         check_rows_path(self.output_path)
         if "," in self.input_path:
             raise UsageError(
@@ -112,7 +111,6 @@ class ExportFlags(InputPath, OutputPath, Overwriting):
 
     def check_together(self) -> None:
         """Whether the ending of the output is that of what is written, and credit has a place in it."""
-        super().check_together()
         ending = {"inspect": ".eval", "atif": "", "trajectories": ".jsonl"}[self.to]
         if Path(self.output_path).suffix != ending:
             what = f"a file that ends with {ending}" if ending else "a folder, whose name has no ending"
@@ -198,7 +196,6 @@ class ExportCreditFlags(SavedPath, OutputPath, WithoutHidden, Tokenizer, Overwri
 
     def check_together(self) -> None:
         """Whether the output can be written."""
-        super().check_together()
         check_rows_path(self.output_path)
 
 

@@ -101,7 +101,6 @@ class ModelFlags(MaxTokens, Tokenizer, Placement, VLLM, Requests):
     )
 
     def check_together(self) -> None:
-        super().check_together()
         if self.agent_request or self.agent_header:
             asked_with(self, "agent")
 
@@ -168,7 +167,6 @@ class TestTimeCriticFlags(Critic):
     )
 
     def check_together(self) -> None:
-        super().check_together()
         given = {"agent_best_of_n": self.agent_best_of_n > 1, "critic_sees": self.critic_sees == "solution"}
         if self.critic is None and (name := next((one for one in given if given[one]), None)):
             raise UsageError(f"--{name} needs --critic, the model that chooses.")
@@ -225,7 +223,6 @@ class HumanFlags(ServerPlace, Requests):
     """What runs a model that answers questions, behind env_base_url: openai, gradio, or seq2seq, whose folder it then is."""
 
     def check_together(self) -> None:
-        super().check_together()
         if self.env_request or self.env_header:
             asked_with(self, "env")
 

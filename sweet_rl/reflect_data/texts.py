@@ -116,7 +116,6 @@ class TeacherFlags(BaseUrl, Requests):
 
     def check_together(self) -> None:
         """A teacher with a model needs both its name and its server; a model that is named is asked."""
-        super().check_together()
         if self.teacher == "openai" and not self.base_url:
             raise UsageError("--teacher openai needs --base_url, like https://host/v1.")
         key_in(self.api_key_var)

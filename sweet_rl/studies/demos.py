@@ -55,7 +55,6 @@ class DemoFlags(StudyFlags, Agent, WorldName, Seeded):
     dev: bool = flag(False, "measure on mini:dev instead of mini:test, to choose settings.")
 
     def check_together(self) -> None:
-        super().check_together()
         if unknown := set(self.named_ways()) - set(ALL_WAYS):
             raise UsageError(f"--ways knows {', '.join(ALL_WAYS)}, and not {', '.join(sorted(unknown))}.")
         if "sweet" not in self.named_ways():

@@ -90,7 +90,6 @@ class _Rows(Settings):
 class DataSettings(_Pairs, _Rows, Dataset):
     def check_together(self) -> None:
         """A picture has at most as many pixels as it has at least, or more."""
-        super().check_together()
         if self.max_pixels < self.min_pixels:
             raise UsageError(
                 f"--max_pixels must be at least {self.min_pixels} (--min_pixels), got {self.max_pixels}."
@@ -342,7 +341,6 @@ class DPOSettings(Pretrain, TrainSettings):
 
     def check_together(self) -> None:
         """Published flags that have no effect here."""
-        super().check_together()
         if self.packing_samples:
             raise UsageError("--packing_samples is not there: --max_tokens_per_batch packs without padding.")
         if self.ring_attn_size != 1:

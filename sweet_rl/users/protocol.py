@@ -223,7 +223,6 @@ class FaultProfile(Seeded):
     )
 
     def check_together(self) -> None:
-        super().check_together()
         if not self._kinds and self.fault_rate:
             raise UsageError("--fault_rate is above 0, but --faults names none.")
 

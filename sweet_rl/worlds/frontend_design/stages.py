@@ -41,7 +41,6 @@ class WebSightFlags(OutputPath, Source, PageFlags):
 
     def check_together(self) -> None:
         """Whether there are so many rows."""
-        super().check_together()
         if self.num_train > self.num_rows:
             raise UsageError(
                 f"--num_train must be at most --num_rows, got {self.num_train} and {self.num_rows}."
