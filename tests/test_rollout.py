@@ -34,9 +34,6 @@ class User:
     async def reply(self, context):
         return UserReply("yes")
 
-    async def close(self):
-        pass
-
 
 class Policy:
     """Answers in its third turn; `delays` seconds pass in each turn of a task."""
@@ -44,8 +41,7 @@ class Policy:
     name = "policy"
 
     def __init__(self, delays=None, text=None):
-        self.delays, self.active, self.most = delays or {}, 0, 0
-        self.text = text
+        self.delays, self.text, self.active, self.most = delays or {}, text, 0, 0
 
     async def act(self, observation):
         self.active += 1
@@ -56,9 +52,6 @@ class Policy:
             self.active -= 1
         text = self.text or ("I WANT TO ANSWER:x" if observation.turn == 2 else "why?")
         return Generation("prompt", Completion(text, token_ids=(1, 2), logprobs=(-1.0, -2.0)))
-
-    async def close(self):
-        pass
 
 
 def run(episodes, policy, *, concurrency=4, on_finished=None, make_env=None, **settings):
@@ -186,14 +179,8 @@ class Countdown:
         said = Message("assistant", action), Message("user", f"No. {2 - self.turns} left")
         self.messages += said
         over = self.turns == 2
-        return StepResult(
-            action,
-            action,
-            Observation("t0", self.messages, 0),
-            reward=-1,
-            truncated=over,
-            stop_reason=StopReason.TURN_LIMIT if over else None,
-        )
+        end = {"truncated": True, "stop_reason": StopReason.TURN_LIMIT} if over else {}
+        return StepResult(action, action, Observation("t0", self.messages, 0), reward=-1, **end)
 
     async def close(self):
         pass

@@ -80,9 +80,6 @@ class Human:
         self.shown += [message.content for message in context.messages]
         return UserReply("in metres")
 
-    async def close(self):
-        pass
-
 
 class Thinker(Human):
     def __init__(self, *completions):
