@@ -27,8 +27,7 @@ def simulated(tmp_path, world, **flags):
 @pytest.mark.parametrize("world", WORLDS)
 def test_in_three_worlds(tmp_path, world):
     for row in simulated(tmp_path, world):
-        turns = [entry for entry in row["dialogue_history"] if entry["role"] == "assistant"]
-        for number, turn in enumerate(turns):
+        for number, turn in enumerate(turns_of(row)):
             assert turn["reflection"].startswith(f"{number} step{'' if number == 1 else 's'} so far.")
             assert f"{ANALYSE_MARKER}{turn['reflection']}" in turn["input"]
         assert row["provenance"]["agent_model"].endswith(" after reflections of recap")
@@ -54,9 +53,9 @@ def test_a_file_goes_on_with_the_same_reflections_only(tmp_path):
             {
                 "reflection_model": "m",
                 "reflection_base_url": "http://x/v1",
-                "reflection_api_key_var": "NO_SUCH_KEY",
+                "reflection_api_key_var": "NO_SUCH",
             },
-            "'NO_SUCH_KEY', which is to hold the server's key, is not set",
+            "'NO_SUCH', which is to hold the server's key, is not set",
         ),
     ],
 )
@@ -65,21 +64,17 @@ def test_refusals(tmp_path, flags, message):
         simulated(tmp_path, "dangerous_taxi", **flags)
 
 
+def turns_of(row):
+    return [entry for entry in row["dialogue_history"] if entry["role"] == "assistant"]
+
+
 def test_a_model_behind_a_server(tmp_path):
     """The model is asked with its own prompt, its own length, and without the list of actions."""
     asked = []
+    flags = {"num_tasks": 1, "reflection_model": "m", "agent_api": "chat", "reflection_tokens": 17}
     with talking(lambda _: "Go on.", asked=asked) as address:
-        rows = simulated(
-            tmp_path,
-            "dangerous_taxi",
-            num_tasks=1,
-            reflection_model="m",
-            reflection_base_url=address,
-            agent_api="chat",
-            reflection_tokens=17,
-        )
-    turns = [entry for entry in rows[0]["dialogue_history"] if entry["role"] == "assistant"]
-    assert [turn["reflection"] for turn in turns] == ["Go on."] * len(asked)
+        (row,) = simulated(tmp_path, "dangerous_taxi", reflection_base_url=address, **flags)
+    assert [turn["reflection"] for turn in turns_of(row)] == ["Go on."] * len(asked)
     for request in asked:
         assert (request["model"], request["max_tokens"]) == ("m", 17)
         system, user = request["messages"]
@@ -89,44 +84,27 @@ def test_a_model_behind_a_server(tmp_path):
         assert user["content"].rstrip().endswith("Do not take the step yourself.")
 
 
-@pytest.mark.parametrize(
-    ("own", "path", "key"),
-    [
-        ({}, "/v1/completions", "of the agent"),
-        ({"reflection_api": "chat"}, "/v1/chat/completions", "of the agent"),
-        ({"reflection_api_key_var": "THINKING_KEY"}, "/v1/completions", "of the reflection model"),
-        (
-            {"reflection_api": "chat", "reflection_api_key_var": "THINKING_KEY"},
-            "/v1/chat/completions",
-            "of the reflection model",
-        ),
-    ],
-)
-def test_the_two_models_may_be_behind_different_servers(tmp_path, monkeypatch, own, path, key):
+@pytest.mark.parametrize("api", ["completions", "chat"])
+@pytest.mark.parametrize("own_key", [False, True])
+def test_the_two_models_may_be_behind_different_servers(tmp_path, monkeypatch, api, own_key):
     """What the reflection model's flags do not say is said by the agent's; the agent keeps its own."""
     monkeypatch.setenv("ACTING_KEY", "of the agent")
     monkeypatch.setenv("THINKING_KEY", "of the reflection model")
+    flags = {"reflection_api": "chat"} if api == "chat" else {}
+    flags |= {"reflection_api_key_var": "THINKING_KEY"} if own_key else {}
+    flags |= {"agent": "openai", "agent_model": "m", "agent_api_key_var": "ACTING_KEY", "num_tasks": 1}
     acted, thought = [], []
     with (
         talking(lambda _: "0", asked=acted) as acting,
         talking(lambda _: "Look first.", asked=thought) as thinking,
     ):
-        rows = simulated(
-            tmp_path,
-            "dangerous_taxi",
-            num_tasks=1,
-            max_steps=2,
-            agent="openai",
-            agent_model="m",
-            agent_base_url=acting,
-            agent_api_key_var="ACTING_KEY",
-            reflection_model="m",
-            reflection_base_url=thinking,
-            **own,
-        )
-    turns = [entry for entry in rows[0]["dialogue_history"] if entry["role"] == "assistant"]
+        flags |= {"agent_base_url": acting, "reflection_base_url": thinking, "reflection_model": "m"}
+        (row,) = simulated(tmp_path, "dangerous_taxi", max_steps=2, **flags)
+    turns = turns_of(row)
     assert turns
     assert [turn["reflection"] for turn in turns] == ["Look first."] * len(thought)
+    path = "/v1/chat/completions" if api == "chat" else "/v1/completions"
+    key = "of the reflection model" if own_key else "of the agent"
     assert {(request["path"], request["key"]) for request in thought} == {(path, key)}
     assert {(request["path"], request["key"]) for request in acted} == {("/v1/completions", "of the agent")}
     assert all("Look first." in request["prompt"] for request in acted)
@@ -134,18 +112,16 @@ def test_the_two_models_may_be_behind_different_servers(tmp_path, monkeypatch, o
 
 def test_a_model_that_drives_sees_the_present_alone(tmp_path):
     asked = []
+    flags = {
+        "reflection_model": None,
+        "agent_model": "m",
+        "agent_api": "chat",
+        "num_tasks": 1,
+        "max_steps": 3,
+    }
     with talking(lambda _: "0", asked=asked) as address:
-        rows = simulated(
-            tmp_path,
-            "dangerous_taxi",
-            num_tasks=1,
-            reflection_model=None,
-            agent_model="m",
-            agent_base_url=address,
-            agent_api="chat",
-            max_steps=3,
-        )
-    said = [entry["content"] for entry in rows[0]["dialogue_history"] if entry["role"] == "user"]
+        (row,) = simulated(tmp_path, "dangerous_taxi", agent_base_url=address, **flags)
+    said = [entry["content"] for entry in row["dialogue_history"] if entry["role"] == "user"]
     assert len(asked) > 1
     for request, text in zip(asked, said, strict=False):
         assert [message["role"] for message in request["messages"]] == ["system", "user"]
@@ -153,14 +129,8 @@ def test_a_model_that_drives_sees_the_present_alone(tmp_path):
     assert len({request["seed"] for request in asked}) == len(asked)
 
 
-PLAY = {
-    "agent_prompt_path": "llm_agent_mini_prompt",
-    "env_model": "scripted",
-    "max_turns": 6,
-    "max_tokens": 48,
-    "num_tasks": 6,
-    "quiet": True,
-}
+PLAY = {"agent_prompt_path": "llm_agent_mini_prompt", "env_model": "scripted", "quiet": True}
+PLAY |= {"max_turns": 6, "max_tokens": 48, "num_tasks": 6}
 
 
 def rows_of(path):

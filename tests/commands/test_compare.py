@@ -38,10 +38,8 @@ def numbers(tmp_path):
 def two(tmp_path, ours=None, theirs=None):
     """Ten tasks in two families: A solves 0 to 6, B solves 5 to 7."""
     a = [row(f"t{n}", float(n < 7), turns=2, family=f"f{n % 2}", **(ours or {})) for n in range(10)]
-    b = [
-        row(f"t{n}", float(5 <= n < 8), turns=3, family=f"f{n % 2}", agent="b", **(theirs or {}))
-        for n in range(10)
-    ]
+    theirs = {"turns": 3, "agent": "b"} | (theirs or {})
+    b = [row(f"t{n}", float(5 <= n < 8), family=f"f{n % 2}", **theirs) for n in range(10)]
     return write(tmp_path / "a.jsonl", a), write(tmp_path / "b.jsonl", b)
 
 
@@ -58,21 +56,15 @@ def test_the_numbers_by_hand(tmp_path, capsys):
     # differences: five 1, one -1, four 0: sum of squares 6 - 10 * 0.16 = 4.4; t with 9 degrees of freedom is 2.262
     half = 2.262 * (4.4 / 9 / 10) ** 0.5
     assert (each["low"], each["high"]) == (pytest.approx(0.4 - half), pytest.approx(0.4 + half))
-    assert (passed["name"], turns["difference"]["mean"], questions["difference"]["mean"]) == (
-        "tests passed",
-        -1,
-        -1,
-    )
-    assert [(one["name"], one["difference"]["mean"]) for one in pairing["families"]] == [
-        ("f0", pytest.approx(0.6)),
-        ("f1", pytest.approx(0.2)),
-    ]
+    assert passed["name"] == "tests passed"
+    assert (turns["difference"]["mean"], questions["difference"]["mean"]) == (-1, -1)
+    families = {one["name"]: one["difference"]["mean"] for one in pairing["families"]}
+    assert families == pytest.approx({"f0": 0.6, "f1": 0.2})
     assert [(one["first"], one["episodes"]) for one in pairing["endings"]] == [(2, [10, 0]), (3, [0, 10])]
     assert (pairing["only_ours"], pairing["only_theirs"]) == (["t0", "t1", "t2", "t3", "t4"], ["t7"])
     out = capsys.readouterr().out
-    assert re.search(
-        r"success, %\s+70.0\s+30.0\s+\+40.0\s+\[-10.0, \+90.0\]\s+0.219\s+McNemar\s+5\s+1\s+4", out
-    )
+    numbers_of = r"success, %\s+70.0\s+30.0\s+\+40.0\s+\[-10.0, \+90.0\]\s+0.219\s+McNemar\s+5\s+1\s+4"
+    assert re.search(numbers_of, out)
     assert "the difference is not settled" in out
 
 
@@ -101,12 +93,9 @@ def test_one_run_against_several(tmp_path):
         ({"human": "llama-70b"}, r"their humans differ \(env_model 'scripted' and 'llama-70b'\)"),
         ({"graded_with": {"grader": "tests", "digest": "e"}}, r"graders differ \(digest 'd' and"),
         ({"provenance": {"settings": {"task_type": "html"}}}, "of different worlds"),
-        (
-            {"provenance": {"env_model": "scripted", "settings": {"task_type": "code", "max_steps": 5}}},
-            "max_steps 10 and 5",
-        ),
+        ({"provenance": {"env_model": "scripted", "settings": {"task_type": "code", "max_steps": 5}}}, "max_steps 10 and 5"),
     ],
-)
+)  # fmt: skip
 def test_what_is_unlike_is_refused_or_stands_on_the_page(tmp_path, theirs, says, capsys):
     files = two(tmp_path, theirs=theirs)
     with pytest.raises(UsageError, match=f"(?s)cannot be compared.*{says}.*--force"):
@@ -166,15 +155,9 @@ def test_a_world_that_rewards_turns(tmp_path):
     settings = {"settings": {"task_type": "dangerous_taxi", "max_steps": 20}}
     runs = []
     for name, wins in (("a", {1, 2, 3}), ("b", {1})):
-        rows = [
-            row(
-                f"dangerous_taxi/{n}",
-                1.5 if n in wins else -0.5,
-                game={"won": n in wins},
-                provenance=settings,
-            )
-            for n in range(4)
-        ]
+        ends = [(1.5 if n in wins else -0.5, {"won": n in wins}) for n in range(4)]
+        told = enumerate(ends)
+        rows = [row(f"dangerous_taxi/{n}", end, game=game, provenance=settings) for n, (end, game) in told]
         runs.append(write(tmp_path / f"{name}.jsonl", rows))
     compare(*runs)
     first, second, *_ = numbers(tmp_path)["pairings"][0]["rows"]
@@ -188,13 +171,9 @@ def test_pages_have_no_success_and_show_their_pictures(tmp_path):
     (tmp_path / "pictures").mkdir()
     Image.new("RGB", (4, 4)).save(tmp_path / "pictures/p.png")
     settings = {"settings": {"task_type": "html", "max_steps": 10}}
-    runs = [
-        write(
-            tmp_path / f"{name}.jsonl",
-            [row(f"t{n}", reward, provenance=settings, answer="pictures/p.png") for n in range(3)],
-        )
-        for name, reward in (("a", 0.75), ("b", 0.5))
-    ]
+    told, runs = {"provenance": settings, "answer": "pictures/p.png"}, []
+    for name, reward in (("a", 0.75), ("b", 0.5)):
+        runs.append(write(tmp_path / f"{name}.jsonl", [row(f"t{n}", reward, **told) for n in range(3)]))
     compare(*runs)
     first = numbers(tmp_path)["pairings"][0]["rows"][0]
     assert (first["name"], first["unit"], first["difference"]["mean"]) == ("similarity", "share", 0.25)
@@ -220,13 +199,10 @@ def test_the_page_is_inert_and_has_what_made_it(tmp_path):
 
 def test_a_name_has_one_line_of_the_table(tmp_path, capsys):
     name = f"\nOnly b solves everything\t{'x' * 1000}"
-    files = [
-        write(
-            tmp_path / f"{run}.jsonl",
-            [row(f"{n} {name}", float(n == run), family=f"{n} {name}") for n in (0, 1)],
-        )
-        for run in (0, 1)
-    ]
+    files = []
+    for run in (0, 1):
+        rows = [row(f"{n} {name}", float(n == run), family=f"{n} {name}") for n in (0, 1)]
+        files.append(write(tmp_path / f"{run}.jsonl", rows))
     compare(*files)
     text = capsys.readouterr().out
     assert text.count("Only b solves everything") == 4

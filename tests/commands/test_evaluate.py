@@ -57,11 +57,9 @@ def rows(path):
 @pytest.fixture
 def twenty(tmp_path):
     """A file of another world, whose turns are rewarded."""
-    path = tmp_path / "twenty.jsonl"
-    simulate_interactions(
-        "twenty-questions:test", str(path), world="twenty_questions", num_tasks=1, quiet=True
-    )
-    return path
+    path = str(tmp_path / "twenty.jsonl")
+    simulate_interactions("twenty-questions:test", path, world="twenty_questions", num_tasks=1, quiet=True)
+    return tmp_path / "twenty.jsonl"
 
 
 def test_the_world_names_its_stage(functions, capsys):
@@ -103,11 +101,8 @@ def test_stored_runs_are_graded_again_without_playing(functions, capsys):
     graded = rows(functions)
     assert graded[0]["graded_with"]["grader"] == "tests"
     assert len(graded[0]["graded_with"]["digest"]) == 16
-    other = {
-        "reward": 0.25,
-        "grades": dict.fromkeys(graded[0]["grades"], 0.25),
-        "graded_with": {"digest": "another"},
-    }
+    other = {"reward": 0.25, "grades": dict.fromkeys(graded[0]["grades"], 0.25)}
+    other["graded_with"] = {"digest": "another"}
     wrong = [row | other for row in graded]
     replace_rows(functions, wrong)
     evaluate(str(functions), quiet=True)
@@ -179,47 +174,38 @@ def test_rows_of_two_worlds_are_refused_by_every_grader(functions, twenty, tmp_p
 def game(word, sample, rewards, ended):
     history = [{"role": "user", "content": "Questions:\n"}]
     for number, reward in enumerate(rewards):
+        said = f"{word} {number}?"
         turn = {
             "role": "assistant",
-            "content": f"{word} {number}?",
+            "content": said,
             "input": f"[{number}]",
-            "output": f"{word} {number}?",
+            "output": said,
+            "reward": reward,
         }
-        history += [turn | {"reward": reward}, {"role": "user", "content": "No."}]
+        history += [turn, {"role": "user", "content": "No."}]
     task = {
         "task_id": f"twenty_questions/{word}",
         "problem_description": "Questions:\n",
         "ground_truth": word,
     }
-    return {
-        "task": task,
-        "dialogue_history": history,
-        "answer": None,
-        "reward": float(sum(rewards)),
-        "task_id": task["task_id"],
-        "sample_index": sample,
-        "stop_reason": "ended" if ended else "turn_limit",
-    }
+    row = {"task": task, "dialogue_history": history, "answer": None, "reward": float(sum(rewards))}
+    stop = {"stop_reason": "ended" if ended else "turn_limit"}
+    return row | {"task_id": task["task_id"], "sample_index": sample} | stop
 
 
 @pytest.fixture
 def games(tmp_path):
     path = tmp_path / "games.jsonl"
-    rows = [
-        game("dog", 0, [-1, 0], True),
-        game("pen", 0, [-1, -1, -1], False),
-        game("dog", 1, [-1, -1, -1], False),
-        game("pen", 1, [-1, -1, 0], True),
-    ]
+    rows = [game("dog", 0, [-1, 0], True), game("pen", 0, [-1, -1, -1], False)]
+    rows += [game("dog", 1, [-1, -1, -1], False), game("pen", 1, [-1, -1, 0], True)]
     replace_rows(path, rows)
     return path
 
 
 def test_the_numbers_and_the_pairs(games, tmp_path, capsys):
     pairs, hidden = tmp_path / "pairs.jsonl", tmp_path / "hidden.jsonl"
-    evaluate_games(
-        str(games), k=2, margin=2, preference_path=str(pairs), ground_truth_preference_path=str(hidden)
-    )
+    files = {"preference_path": str(pairs), "ground_truth_preference_path": str(hidden)}
+    evaluate_games(str(games), k=2, margin=2, **files)
     report = json.loads(games.with_suffix(".report.json").read_text())
     assert report["return"]["mean"] == pytest.approx((-2 + -2.5) / 2)
     assert report["return, best of k"]["mean"] == pytest.approx((-1 + -2) / 2)
@@ -258,9 +244,10 @@ def test_failed_episodes_are_counted_and_left_out(games, capsys):
     ("change", "flags", "message"),
     [
         ({"reward": None}, {"k": 2}, r"holds no rewards.*sweet-rl evaluate_code"),
-        ({}, {"k": 3}, "3"),
-        ({}, {"k": 0}, "--k"),
-        ({}, {"margin": 0}, "--margin"),
+        *(
+            ({}, {flag: value}, message)
+            for flag, value, message in (("k", 3, "3"), ("k", 0, "--k"), ("margin", 0, "--margin"))
+        ),
     ],
 )
 def test_what_cannot_be_reported_is_refused(games, change, flags, message):

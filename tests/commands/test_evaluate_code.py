@@ -18,19 +18,12 @@ def rows_of(path):
 
 
 def make_row(answer, *, task="t", expressions=("f(1)", "f(2)"), **more):
-    return {
-        "task": {
-            "problem_description": task,
-            "ground_truth": "def f(x): return x * 2",
-            "test_cases": {f"test{i}": e for i, e in enumerate(expressions, start=1)},
-        },
-        "dialogue_history": [
-            {"role": "user", "content": task},
-            {"role": "assistant", "content": answer or "", "input": "prompt:", "output": answer or ""},
-        ],
-        "answer": answer,
-        "theirs": {"kept": True},
-    } | more
+    tests = {f"test{i}": expression for i, expression in enumerate(expressions, start=1)}
+    named = {"problem_description": task, "ground_truth": "def f(x): return x * 2", "test_cases": tests}
+    said = {"role": "assistant", "content": answer or "", "input": "prompt:", "output": answer or ""}
+    history = [{"role": "user", "content": task}, said]
+    row = {"task": named, "dialogue_history": history, "answer": answer, "theirs": {"kept": True}}
+    return row | more
 
 
 @pytest.fixture
@@ -63,13 +56,13 @@ def test_the_golden_run_rewards_saved_and_both_pair_files(shared, tmp_path):
     summary = expected["summary"]["plain"]
     report = json.loads((tmp_path / "k3.report.json").read_text())
     assert (report["trajectories"], report["tasks"], report["k"]) == (36, 12, 3)
+    names = {"tests_passed": "mean_correctness", "success": "fraction_fully_correct"}
+    names |= {"best_of_k_tests_passed": "best_of_k_mean"}
+    names |= {"best_of_k_success": "best_of_k_fraction_fully_correct"}
     for way in ("fixed", "published"):
         column = report["columns"][way]
-        assert column["tests_passed"]["mean"] == pytest.approx(summary["mean_correctness"])
-        assert column["success"]["mean"] == pytest.approx(summary["fraction_fully_correct"])
-        assert column["best_of_k_tests_passed"]["mean"] == pytest.approx(summary["best_of_k_mean"])
-        best = summary["best_of_k_fraction_fully_correct"]
-        assert column["best_of_k_success"]["mean"] == pytest.approx(best)
+        for ours, theirs in names.items():
+            assert column[ours]["mean"] == pytest.approx(summary[theirs])
 
 
 def test_given_rewards_are_trusted(shared, tmp_path):
@@ -109,22 +102,20 @@ def test_the_other_grade_is_at_hand(write):
 
 
 def test_the_table_tells_what_a_reader_should_know(write):
-    path = write(
-        [
-            make_row(RIGHT),
-            make_row("# sudoku\n" + RIGHT, task="u"),
-            make_row("def f(x):\n    raise SystemExit", task="v"),
-            make_row("No answer", task="w", failures=[{"kind": "timeout"}]),
-        ]
-    )
+    rows = [make_row(RIGHT), make_row("# sudoku\n" + RIGHT, task="u")]
+    rows += [make_row("def f(x):\n    raise SystemExit", task="v")]
+    path = write([*rows, make_row("No answer", task="w", failures=[{"kind": "timeout"}])])
     done = evaluate(path)
     assert done.returncode == 0, done.stderr
-    assert "4 trajectories, 4 tasks, k = 1" in done.stdout
-    assert "1  answers that only the word filter or a fence rule set to zero" in done.stdout
-    assert "1  answers that would have ended the published evaluation" in done.stdout
-    assert "1  dialogues without an answer" in done.stdout
-    assert "1  dialogues with a failed request" in done.stdout
-    assert "Answers ran under: " in done.stdout
+    for words in (
+        *(
+            "4 trajectories, 4 tasks, k = 1",
+            "1  answers that only the word filter or a fence rule set to zero",
+        ),
+        *("1  answers that would have ended the published evaluation", "1  dialogues without an answer"),
+        *("1  dialogues with a failed request", "Answers ran under: "),
+    ):
+        assert words in done.stdout
     report = json.loads(path.with_suffix(".report.json").read_text())
     assert report["columns"]["fixed"]["success"]["mean"] == 0.25
     assert report["columns"]["constant answer"]["tests_passed"]["mean"] == 0.5
@@ -160,14 +151,10 @@ def test_a_task_that_cannot_be_graded_is_in_no_mean_and_in_no_pair(write, tmp_pa
     assert "1  answers to tasks that cannot be graded" in done.stdout
     assert "1  tasks that cannot be graded, in no mean:" in done.stdout
     report = json.loads(path.with_suffix(".report.json").read_text())
-    assert list(report["not_gradable"].values()) == [
-        second["grading_details"]["fixed_note"].partition(": ")[2]
-    ]
-    assert [report["columns"][way]["success"]["mean"] for way in ("fixed", "lenient", "published")] == [
-        1,
-        1,
-        0.5,
-    ]
+    why = second["grading_details"]["fixed_note"].partition(": ")[2]
+    assert list(report["not_gradable"].values()) == [why]
+    means = [report["columns"][way]["success"]["mean"] for way in ("fixed", "lenient", "published")]
+    assert means == [1, 1, 0.5]
     assert report["columns"]["fixed"]["not_graded"] == 1
     before = path.read_bytes()
     assert evaluate(path).returncode == 0  # nothing is graded again
@@ -182,9 +169,7 @@ def test_a_task_that_cannot_be_graded_is_in_no_mean_and_in_no_pair(write, tmp_pa
         (["f(1) == 3"], "its reference fails 1 of 1 comparisons"),
     ],
 )
-def test_where_no_task_can_be_graded_nothing_is_changed_and_the_reasons_are_the_error(
-    write, expressions, why
-):
+def test_where_no_task_can_be_graded_nothing_is_changed_and_why_is_the_error(write, expressions, why):
     broken = make_row(RIGHT, task="u", expressions=expressions)
     path = write([broken])
     before = path.read_bytes()
@@ -235,7 +220,7 @@ def test_files_that_cannot_be_graded(tmp_path, write):
 
 def test_hard_negatives_stand_beside_the_pairs_without_the_solution(write, tmp_path):
     asked = {"role": "assistant", "content": "Which?", "input": "P0:", "output": "Which?"}
-    answer = {"role": "assistant", "content": RIGHT, "input": "P1:", "output": RIGHT}
+    answer = asked | {"content": RIGHT, "input": "P1:", "output": RIGHT}
     better = [{"role": "user", "content": "t"}, asked, {"role": "user", "content": "This."}, answer]
     path = write([make_row(RIGHT, dialogue_history=better), make_row(WRONG)])
     plain, critic = tmp_path / "plain.jsonl", tmp_path / "critic.jsonl"

@@ -71,14 +71,8 @@ def test_the_golden_rewards_pairs_and_both_files(shared, tmp_path, capsys):
     path = write(tmp_path / "k3.jsonl", rows)
     model = GoldenModel({j * 4 + i: cosines[i][j] for i in range(4) for j in range(3)}, 0.1)
     plain, critic = tmp_path / "plain.jsonl", tmp_path / "critic.jsonl"
-    evaluate(
-        path,
-        embedder=model,
-        k=3,
-        metric="clip",
-        preference_path=str(plain),
-        ground_truth_preference_path=str(critic),
-    )
+    files = {"preference_path": str(plain), "ground_truth_preference_path": str(critic)}
+    evaluate(path, embedder=model, k=3, metric="clip", **files)
     assert [row["reward"] for row in read(path)] == expected["expected_reward_row_order"]
     assert plain.read_text() == (golden / "expected_preferences.jsonl").read_text()
     assert critic.read_text() == (golden / "expected_ground_truth_preferences.jsonl").read_text()
@@ -87,23 +81,19 @@ def test_the_golden_rewards_pairs_and_both_files(shared, tmp_path, capsys):
     assert report["rewards"]["best_of_k"]["mean"] == pytest.approx(expected["summary"]["best_of_k_mean"])
     assert report["rewards"]["floors"]["black picture"] == pytest.approx(0.1)
     out = capsys.readouterr().out
-    assert "57.2" in out
-    assert "70.3" in out
-    assert f"{expected['summary']['pair_count']} pairs are in {plain}" in out
-    assert "1  pictures that are missing at the path in the row" in out
+    told = f"{expected['summary']['pair_count']} pairs are in {plain}"
+    for words in ("57.2", "70.3", told, "1  pictures that are missing at the path in the row"):
+        assert words in out
 
 
 @pytest.fixture
 def three(tmp_path):
     """One task: the target itself, something near, and nothing at all; another one that cannot be rendered."""
-    rows = [
-        row("a", TARGET, folder=tmp_path),
-        row("b", FAR, target="<html>slow</html>", folder=tmp_path),
-        row("a", NEAR, sample=1, folder=tmp_path),
-        row("b", FAR, target="<html>slow</html>", sample=1, folder=tmp_path),
-        row("a", None, sample=2, answer=None),
-        row("b", FAR, target="<html>slow</html>", sample=2, folder=tmp_path),
-    ]
+    pages = ({"folder": tmp_path}, {"folder": tmp_path, "sample": 1}, {"sample": 2, "answer": None})
+    rows = []
+    for page, told in zip((TARGET, NEAR, None), pages, strict=True):
+        unpaintable = {"folder": tmp_path, "sample": told.get("sample", 0), "target": "<html>slow</html>"}
+        rows += [row("a", page, **told), row("b", FAR, **unpaintable)]
     return write(tmp_path / "three.jsonl", rows)
 
 
@@ -121,21 +111,17 @@ def test_rows_keep_their_fields_and_get_grades_floors_and_how(three, capsys):
     assert best["grades"] == dict.fromkeys(WEIGHT_FREE, 1.0)
     assert WAY.items() <= best["graded_with"].items()
     assert best["graded_with"]["grader"] == "pages"
-    assert (
-        near["reward"]
-        == near["grades"]["combined"]
-        == pytest.approx(sum(near["grades"][name] for name in ("ssim", "colour", "text", "layout")) / 4)
-    )
+    mean = sum(near["grades"][name] for name in ("ssim", "colour", "text", "layout")) / 4
+    assert near["reward"] == near["grades"]["combined"] == pytest.approx(mean)
     assert nothing["grades"] == nothing["floors"]["black picture"]
     assert nothing["grading_details"] == {"picture": "none"}
     assert excluded["reward"] is None
     assert excluded["grades"] == {}
     assert excluded["grading_details"]["failures"][0]["kind"] == "target_timeout"
     out = capsys.readouterr().out
-    assert "3  rows without a reward: their target gives no picture" in out
-    assert "1  dialogues without a picture" in out
-    assert "best of 3" in out
-    assert "blank page" in out
+    told = ("3  rows without a reward: their target gives no picture", "1  dialogues without a picture")
+    for words in (*told, "best of 3", "blank page"):
+        assert words in out
 
 
 def test_targets_that_cannot_be_drawn_are_named(three, tmp_path, capsys):
@@ -184,8 +170,7 @@ def test_another_metric_needs_no_rendering_and_another_way_does(three):
     near = read(three)[2]
     assert near["reward"] == near["grades"]["text"] != near["grades"]["combined"]
     renderer = slow()
-    job = PageGradingFlags(saved_path=str(three), k=3, viewport="800x600", margin=0.1, quiet=True)
-    asyncio.run(run(job, renderer))
+    evaluate(three, renderer, k=3, viewport="800x600", metric="auto")
     assert TARGET in renderer.pages
     assert read(three)[0]["graded_with"]["viewport"] == "800x600"
 
@@ -228,9 +213,8 @@ def test_a_kill_in_the_middle_keeps_what_is_saved(tmp_path, monkeypatch):
     assert done == list(range(7))
     renderer = FakeRenderer()
     evaluate(path, renderer)
-    assert [page for page in renderer.pages if "page</p>" in page] == [
-        rows[i]["task"]["ground_truth"] for i in (7, 8, 9)
-    ]
+    again = [page for page in renderer.pages if "page</p>" in page]
+    assert again == [rows[i]["task"]["ground_truth"] for i in (7, 8, 9)]
     assert all(one["reward"] is not None for one in read(path))
 
 
@@ -270,10 +254,10 @@ def test_the_whole_stage_in_a_real_browser(tmp_path, capsys):
     target = "<html><body style='margin:0'><h1 style='background:#14b8a6'>Shop</h1><p>Fresh bread</p></body></html>"
     pages = [target, target.replace("Fresh bread", "Old cars"), "<html><body></body></html>"]
 
+    drawing = {"render_cache": "none", "browsers": 1, "page_timeout_s": 90}
+
     async def pictures():
-        async with open_renderer(
-            RenderFlags(render_cache="none", browsers=1, page_timeout_s=90).rendering()
-        ) as renderer:
+        async with open_renderer(RenderFlags(**drawing).rendering()) as renderer:
             return [(await renderer.render(page)).image for page in pages]
 
     rows = []
@@ -281,7 +265,7 @@ def test_the_whole_stage_in_a_real_browser(tmp_path, capsys):
         (tmp_path / f"{index}.png").write_bytes(picture)
         rows.append(row("a", page, target=target, sample=index, answer=f"{index}.png"))
     path = write(tmp_path / "run.jsonl", rows)
-    evaluate_html(str(path), k=3, browsers=1, page_timeout_s=90, render_cache="none", quiet=True)
+    evaluate_html(str(path), k=3, quiet=True, **drawing)
     best, near, nothing = read(path)
     assert best["grades"] == dict.fromkeys(WEIGHT_FREE, 1.0)
     assert all(1 >= near["grades"][name] > 0 for name in WEIGHT_FREE)
@@ -298,8 +282,8 @@ def dialogue(page, answers, **fields):
         turn = {
             "role": "assistant",
             "content": answer.strip(),
-            "input": f"prompt {number} ",
             "output": answer,
+            "input": f"prompt {number} ",
         }
         history += [turn, {"role": "user", "content": "More blue."}]
     task = {"problem_description": "A page, please.", "ground_truth": page}
@@ -328,8 +312,9 @@ ROWS = [
 def test_messages_show_the_target(tmp_path, monkeypatch):
     renderer = FakeRenderer()
     monkeypatch.setattr("sweet_rl.browsers.open_renderer", lambda settings: renderer)
-    (tmp_path / "runs/shown").mkdir(parents=True)
-    (tmp_path / "runs/shown/1.png").write_bytes(b"")
+    first_picture = tmp_path / "runs/shown/1.png"
+    first_picture.parent.mkdir(parents=True)
+    first_picture.write_bytes(b"")
     saved = write_rows(tmp_path / "runs/saved.jsonl", ROWS)
     solution = PREFIX.format(ground_truth="<p>2</p>")
     pairs = [
@@ -343,18 +328,13 @@ def test_messages_show_the_target(tmp_path, monkeypatch):
     shown, *said = first["chosen"]
     assert shown["role"] == "system"
     assert shown["content"][1] == {"type": "image", "image": "../runs/shown/1.png"}
-    assert [(message["role"], message["content"]) for message in said] == [
-        ("user", "A page, please."),
-        ("assistant", "red"),
-        ("user", "More blue."),
-        ("assistant", "blue "),
-    ]
+    assert [message["role"] for message in said] == ["user", "assistant"] * 2
+    assert [message["content"] for message in said] == ["A page, please.", "red", "More blue.", "blue "]
     assert [message["content"] for message in first["rejected"][1:]] == ["A page, please.", "green "]
     assert second["chosen"][-1]["content"] == "black "
     assert renderer.pages == ["<p>2</p>"]
-    (tmp_path / "runs/shown/1.png").write_bytes(
-        (output.parent / second["chosen"][0]["content"][1]["image"]).read_bytes()
-    )
+    drawn = output.parent / second["chosen"][0]["content"][1]["image"]
+    first_picture.write_bytes(drawn.read_bytes())
     rows = read_pairs(DataSettings(dataset=str(output)), seed=0)[0]
     assert [row.sides[0].pictures[0].width for row in rows] == [64, 64]
 

@@ -70,13 +70,12 @@ def test_too_many_failures_end_a_complete_run_with_an_error(half):
     rows, lost = rows_of(output), failed(output)
     assert len(rows) == 80
     assert 5 < len(lost) < 60
-    assert f"{len(lost)} of 80 episodes failed" in said
-    assert "bad_request 400: This request is refused (injected)" in said  # the server's own words
-    assert "--max_failed 0.02" in said
-    assert "--to_continue plays them again" in said
-    for row in lost:
-        assert row["error"]["kind"] == "bad_request"
-        assert "reward" not in row
+    for words in (
+        *(f"{len(lost)} of 80 episodes failed", "--max_failed 0.02", "--to_continue plays them again"),
+        "bad_request 400: This request is refused (injected)",  # the server's own words
+    ):
+        assert words in said
+    assert {(row["error"]["kind"], "reward" in row) for row in lost} == {("bad_request", False)}
 
 
 def test_failed_episodes_are_in_no_number_and_no_pair(half, tmp_path, capsys):
@@ -103,10 +102,8 @@ def test_failed_episodes_are_in_no_number_and_no_pair(half, tmp_path, capsys):
     said = capsys.readouterr().out
     assert f"80 trajectories, {len(means)} tasks, k = 2; {len(lost)} failed and are in no number" in said
     assert "rows in the means" in said
-    inputs = {row["dialogue_history"][-1].get("input") for i, row in enumerate(graded) if i in lost}
-    assert not any(
-        text and pair["rejected"].startswith(text) for pair in rows_of(pairs) for text in inputs if text
-    )
+    inputs = {row["dialogue_history"][-1].get("input") for i, row in enumerate(graded) if i in lost} - {None}
+    assert not any(pair["rejected"].startswith(text) for pair in rows_of(pairs) for text in inputs)
     keys = {(turn.key[0], turn.key[1]) for turn in offline_turns(list(read_rows(path)), path=path)}
     assert keys == {(row["task_id"], row["sample_index"]) for i, row in enumerate(graded) if i not in lost}
 
@@ -126,11 +123,10 @@ def test_failed_episodes_are_played_again(half, tmp_path, capsys):
 def test_a_few_failures_are_said_and_all_of_them_are_an_error(tmp_path, capsys):
     with start_server(fault_rate=0.3, faults="bad_request", seed=3) as server:
         simulate(tmp_path / "few.jsonl", server, num_tasks=20, max_failed=0.99)
-        lost = failed(tmp_path / "few.jsonl")
-        assert 0 < len(lost) < 20
-        said = capsys.readouterr().out
-        assert f"{len(lost)} of 20 episodes failed" in said
-        assert "in no mean" in said
+    lost, said = failed(tmp_path / "few.jsonl"), capsys.readouterr().out
+    assert 0 < len(lost) < 20
+    assert f"{len(lost)} of 20 episodes failed" in said
+    assert "in no mean" in said
     with start_server(fault_rate=1, faults="bad_request") as server:
         with pytest.raises(ServiceError, match="All 1 episodes failed"):
             simulate(tmp_path / "all.jsonl", server, num_tasks=1, max_failed=1.0)
@@ -144,26 +140,21 @@ def test_contexts_that_were_full_are_told_and_nearly_all_are_an_error(capsys):
     judge_full(4, 10)
     assert capsys.readouterr().out == ""
     judge_full(5, 10)
-    assert capsys.readouterr().out.startswith(
-        "Warning: 5 of 10 episodes ended because the agent's context was full"
-    )
+    words = "Warning: 5 of 10 episodes ended because the agent's context was full"
+    assert capsys.readouterr().out.startswith(words)
     with pytest.raises(ServiceError, match=r"9 of 10 episodes .* Choose a larger context"):
         judge_full(9, 10)
 
 
 def test_ids_and_texts_that_utf8_cannot_hold(tmp_path):
     """A lone surrogate is legal in JSON: it is kept in the rows, and shown escaped."""
-    task = {
-        "problem_description": "Add. \udfff",
-        "ground_truth": "def f(a): return None",
-        "test_cases": {"t": "f(1)"},
-    }
-    replace_rows(tmp_path / "tasks.jsonl", [{**task, "task_id": f"t{number}\ud800"} for number in range(2)])
-    simulate_interactions(
-        str(tmp_path / "tasks.jsonl"), str(tmp_path / "out.jsonl"), env_model="scripted", quiet=True
-    )
-    assert [row["task_id"] for row in rows_of(tmp_path / "out.jsonl")] == ["t0\ud800", "t1\ud800"]
-    done = called("evaluate_code", tmp_path / "out.jsonl", "--quiet")
+    task = {"problem_description": "Add. \udfff", "ground_truth": "def f(a): return None"}
+    rows = [task | {"test_cases": {"t": "f(1)"}, "task_id": f"t{number}\ud800"} for number in range(2)]
+    replace_rows(tmp_path / "tasks.jsonl", rows)
+    output = tmp_path / "out.jsonl"
+    simulate_interactions(str(tmp_path / "tasks.jsonl"), str(output), env_model="scripted", quiet=True)
+    assert [row["task_id"] for row in rows_of(output)] == ["t0\ud800", "t1\ud800"]
+    done = called("evaluate_code", output, "--quiet")
     assert "t0\\ud800" in done.stderr  # the task cannot be graded, and is named
 
 
@@ -171,7 +162,6 @@ def test_a_judge_is_shown_no_failed_page(tmp_path, capsys):
     task = {"problem_description": "p", "ground_truth": "<p>", "hidden_information": "<p>"}
 
     def page(number, **more):
-        grades = {"grades": {"combined": 0.5}, "reward": 0.5}
         row = {
             "task": task,
             "task_id": f"t{number}",
@@ -179,7 +169,7 @@ def test_a_judge_is_shown_no_failed_page(tmp_path, capsys):
             "dialogue_history": [],
             "answer": None,
         }
-        return row | {"stop_reason": "answered"} | grades | more
+        return row | {"stop_reason": "answered", "grades": {"combined": 0.5}, "reward": 0.5} | more
 
     lost = {"stop_reason": "user_failed", "error": {"kind": "timeout"}, "reward": None, "grades": {}}
     replace_rows(tmp_path / "a.jsonl", [page(0), page(1)])
@@ -205,11 +195,8 @@ def evaluate(folder, url, **flags):
 
 def test_what_a_server_was_not_sent_is_in_the_record_and_the_report(tmp_path):
     def answer(body):
-        return (
-            refused("`seed`: Extra inputs are not permitted")
-            if {"seed", "random_seed"} & set(body)
-            else said(ANSWER)
-        )
+        unknown = {"seed", "random_seed"} & set(body)
+        return refused("`seed`: Extra inputs are not permitted") if unknown else said(ANSWER)
 
     with model_server(answer) as (url, _):
         evaluate(tmp_path / "run", url, num_tasks=2)
@@ -223,14 +210,10 @@ def test_what_a_server_was_not_sent_is_in_the_record_and_the_report(tmp_path):
 
 def test_fields_headers_and_the_humans_words_are_sent_as_the_flags_say(tmp_path, monkeypatch):
     monkeypatch.setenv("MY_HEADER", "very-hidden-value")
-    flags = {
-        "agent_request": '{"reasoning_effort": "low", "top_p": null}',
-        "agent_header": "X-Agent: ${MY_HEADER}",
-        "env_request": '{"temperature": 0.5}',
-        "env_header": "X-Human: very-hidden-text",
-        "env_max_tokens": 77,
-        "env_system_prompt": "You are the customer.",
-    }
+    flags = {"agent_request": '{"reasoning_effort": "low", "top_p": null}'}
+    flags |= {"agent_header": "X-Agent: ${MY_HEADER}", "env_header": "X-Human: very-hidden-text"}
+    flags |= {"env_request": '{"temperature": 0.5}', "env_max_tokens": 77}
+    flags |= {"env_system_prompt": "You are the customer."}
     output = tmp_path / "out.jsonl"
     with (
         model_server(lambda _: said("Which unit?")) as (agent, to_agent),
@@ -241,11 +224,8 @@ def test_fields_headers_and_the_humans_words_are_sent_as_the_flags_say(tmp_path,
             env_model="h", env_base_url=human, num_tasks=1, max_turns=2, quiet=True, **flags,
         )  # fmt: skip
     headers, body = to_agent[0]
-    assert (headers["X-Agent"], body["reasoning_effort"], "top_p" in body) == (
-        "very-hidden-value",
-        "low",
-        False,
-    )
+    assert (headers["X-Agent"], body["reasoning_effort"]) == ("very-hidden-value", "low")
+    assert "top_p" not in body
     headers, body = to_human[0]
     assert (headers["X-Human"], body["temperature"], body["max_tokens"]) == ("very-hidden-text", 0.5, 77)
     assert body["messages"][0] == {"role": "system", "content": "You are the customer."}
@@ -282,9 +262,7 @@ def test_where_no_first_turn_fits_the_run_ends_with_the_servers_words_and_writes
 SHARES = ["length"] * 5 + ["refused", "empty", "failed", "answer", "answer"]
 
 
-def test_a_report_says_how_many_replies_were_no_answers_and_its_mean_is_of_what_the_agent_said(
-    tmp_path, capsys
-):
+def test_a_report_says_how_many_replies_were_no_answers(tmp_path, capsys):
     """A server that cuts off half of its replies, refuses a tenth, is silent in a tenth and fails in a tenth."""
     several = load_tasks("mini:families:test", num_tasks=80, world=world_of("code"))
     tasks = list({task.problem_description: task for task in several}.values())[:40]
@@ -304,21 +282,16 @@ def test_a_report_says_how_many_replies_were_no_answers_and_its_mean_is_of_what_
             return said("")
         return said(right[asked]) if kind == "answer" else said(right[asked][:30], "length")
 
+    flags = {"tasks": str(tmp_path / "tasks.jsonl"), "retries": 0, "request_attempts": 1, "max_turns": 1}
     with model_server(answer) as (url, _):
-        source = str(tmp_path / "tasks.jsonl")
-        evaluate(
-            tmp_path / "run", url, tasks=source, max_failed=0.2, retries=0, request_attempts=1, max_turns=1
-        )
+        evaluate(tmp_path / "run", url, max_failed=0.2, **flags)
     out = capsys.readouterr().out
     report = json.loads((tmp_path / "run/report.json").read_bytes())
     assert (report["episodes"], report["failed"]) == (40, 4)
     assert report["measures"]["success"]["mean"] == pytest.approx(8 / 36)  # by hand: of those that were asked
-    assert {name: one["episodes"] for name, one in report["categories"].items()} == {
-        "cut off": 20,
-        "refused": 4,
-        "empty reply": 4,
-        "agent could not be asked": 4,
-    }
+    assert {name: one["episodes"] for name, one in report["categories"].items()} == dict(
+        zip(("cut off", "refused", "empty reply", "agent could not be asked"), (20, 4, 4, 4), strict=True)
+    )
     assert "Warning: 55.6 % of the agent's turns (20 of 36) were cut off" in out.split("\n\n")[1]
     assert "--max_tokens" in out
     assert (tmp_path / "run/report.html").exists()
@@ -331,10 +304,9 @@ def test_episodes_that_fail_again_and_again_do_not_cost_the_report_of_the_others
         asked.append(body["messages"][-1]["content"])
         return said(ANSWER) if len(asked) <= 6 else (500, {"error": {"message": "upstream broke"}})
 
+    flags = {"num_tasks": 14, "batch_size": 1, "request_attempts": 1, "retries": 1}
     with model_server(answer) as (url, _):
-        evaluate(
-            tmp_path / "run", url, num_tasks=14, batch_size=1, max_failed=0.9, request_attempts=1, retries=1
-        )
+        evaluate(tmp_path / "run", url, max_failed=0.9, **flags)
     report = json.loads((tmp_path / "run/report.json").read_bytes())
     assert (report["episodes"], report["failed"]) == (14, 8)
     assert "The 8 that failed are played again" in capsys.readouterr().out
@@ -343,14 +315,9 @@ def test_episodes_that_fail_again_and_again_do_not_cost_the_report_of_the_others
 def trajectories(count):
     for number in range(count):
         turn = {"role": "assistant", "content": "What?", "input": f"Prompt {number}:", "output": "What?"}
-        yield {
-            "task": {"problem_description": f"Write {number}.", "ground_truth": "g"},
-            "dialogue_history": [{"role": "user", "content": f"Write {number}."}, turn],
-            "answer": "x",
-            "reward": 1.0,
-            "task_id": f"t{number}",
-            "sample_index": 0,
-        }
+        task = {"problem_description": f"Write {number}.", "ground_truth": "g"}
+        row = {"task": task, "answer": "x", "reward": 1.0, "task_id": f"t{number}", "sample_index": 0}
+        yield row | {"dialogue_history": [{"role": "user", "content": f"Write {number}."}, turn]}
 
 
 def test_turns_that_could_not_be_sampled_for_are_tried_again(tmp_path):
@@ -358,21 +325,11 @@ def test_turns_that_could_not_be_sampled_for_are_tried_again(tmp_path):
     output = tmp_path / "out.jsonl"
 
     def sample(server, **flags):
-        sample_best_of_n(
-            str(tmp_path / "in.jsonl"),
-            str(output),
-            "echo",
-            agent="openai",
-            agent_base_url=server.base_url,
-            best_of_n=2,
-            quiet=True,
-            **flags,
-        )
+        served = {"agent": "openai", "agent_base_url": server.base_url, "best_of_n": 2, "quiet": True}
+        sample_best_of_n(str(tmp_path / "in.jsonl"), str(output), "echo", **served, **flags)
 
-    with (
-        start_server(fault_rate=0.3, faults="bad_request", seed=1) as server,
-        pytest.raises(ServiceError) as caught,
-    ):
+    faults = {"fault_rate": 0.3, "faults": "bad_request", "seed": 1}
+    with start_server(**faults) as server, pytest.raises(ServiceError) as caught:
         sample(server)
     lost = [row for row in rows_of(output) if has_failed(row)]
     assert 0 < len(lost) < 40 == len(rows_of(output))
@@ -387,13 +344,8 @@ def test_turns_that_could_not_be_sampled_for_are_tried_again(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("error", "failed"),
-    [
-        ({"kind": "timeout", "detail": ""}, True),
-        ({"kind": "bad_request", "detail": "no"}, True),
-        ({"kind": "context_full", "detail": ""}, False),
-        (None, False),
-    ],
+    ("kind", "failed"), [("timeout", True), ("bad_request", True), ("context_full", False), (None, False)]
 )
-def test_a_prompt_that_is_too_long_is_an_answer(error, failed):
+def test_a_prompt_that_is_too_long_is_an_answer(kind, failed):
+    error = None if kind is None else {"kind": kind, "detail": ""}
     assert has_failed({"additional_outputs": [], "error": error}) is failed

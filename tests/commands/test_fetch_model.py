@@ -77,25 +77,27 @@ def test_a_copy_of_the_cache_is_as_good(cache, gguf):
     assert model_path("smollm2") == str(cache / "smollm2")
 
 
-CHANGES = {
-    "has changed since it was fetched \\('model.safetensors'\\)": lambda folder: (
-        folder / "model.safetensors"
-    ).write_bytes(GGUF[::-1] * 2),
-    "has other files than were fetched \\('adapter_config.json'\\)": lambda folder: (
-        folder / "adapter_config.json"
-    ).write_text("{}"),
-    "has other files than were fetched \\('config.json'\\)": lambda folder: (folder / "config.json").unlink(),
-    "was converted from another file": lambda folder: (folder / formats.FETCHED).write_text(
-        (folder / formats.FETCHED).read_text().replace(DIGEST, "0" * 64)
+CHANGES = {  # what is said of a file that holds something else, or is gone
+    r"has changed since it was fetched \('model.safetensors'\)": (
+        "model.safetensors",
+        lambda _: GGUF[::-1] * 2,
     ),
-    "cannot be checked": lambda folder: (folder / formats.FETCHED).write_text("[1]"),
+    r"has other files than were fetched \('adapter_config.json'\)": ("adapter_config.json", lambda _: b"{}"),
+    r"has other files than were fetched \('config.json'\)": ("config.json", None),
+    "was converted from another file": (formats.FETCHED, lambda was: was.replace(DIGEST.encode(), b"0" * 64)),
+    "cannot be checked": (formats.FETCHED, lambda _: b"[1]"),
 }
 
 
 @pytest.mark.parametrize("says", CHANGES)
 def test_a_changed_model_is_refused_and_the_command_repairs_it(says, cache, gguf, capsys):
     fetch_model("smollm2", file=gguf)
-    CHANGES[says](cache / "smollm2")
+    name, change = CHANGES[says]
+    path = cache / "smollm2" / name
+    if change is None:
+        path.unlink()
+    else:
+        path.write_bytes(change(path.read_bytes() if path.exists() else b""))
     changed = {path.name: path.read_bytes() for path in (cache / "smollm2").iterdir()}
     with pytest.raises(UsageError, match=rf"{says}.* sweet-rl fetch_model smollm2"):
         model_path("smollm2")

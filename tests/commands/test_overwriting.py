@@ -1,10 +1,9 @@
 """What a stage writes replaces nothing that nobody said to replace; a command that is refused changes nothing at all."""
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,6 +17,7 @@ from sweet_rl.runs.facts import read_record
 from sweet_rl.training.checkpoints import STATE
 from sweet_rl.training.settings import TrainSettings
 from sweet_rl.users.server import start_server
+from tests.conftest import called
 
 STAGES = {
     "export_pairs": (["none.jsonl", "out"], {"tokenizer": "none"}, "out.jsonl"),
@@ -107,7 +107,7 @@ def test_a_model_in_other_pieces_leaves_none_of_the_old_one(tmp_path):
 
     class Model:
         def save_pretrained(self, folder):
-            folder.mkdir()
+            folder.mkdir(exist_ok=True)
             for name in ("model-00001-of-00001.safetensors", "model.safetensors.index.json", "config.json"):
                 (folder / name).write_text("new")
 
@@ -194,27 +194,20 @@ def made(tmp_path_factory):
         bound.write_text(bound.read_text().replace('"seed": 0', '"seed": 7'))
         load("simulate_interactions")("mini:test", "played.jsonl", **PLAYED)
         load("evaluate_code")("played.jsonl")
-    row = json.loads((folder / "played.jsonl").read_text().splitlines()[0])
     for name in ("sampled.jsonl", "ranked.jsonl"):
         (folder / name).write_text('{"precious": 1}\n{"torn')
-    for name, files in {
-        "trained": ["config.json"],
-        "cloned": ["policy/config.json", "critic/config.json"],
-    }.items():
-        for file in files:
-            (folder / name / file).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name / file).write_text("precious")
+    for name in ("trained/config.json", "cloned/policy/config.json", "cloned/critic/config.json"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("precious")
+    row = json.loads((folder / "played.jsonl").read_text().splitlines()[0])
     candidates = {"additional_outputs": ["a", "b"], "task_id": "a", "sample_index": 0, "turn": 0}
     (folder / "rows.jsonl").write_text(json.dumps(row | candidates) + "\n")
-    pair = {
-        side: [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": side}]
-        for side in ("chosen", "rejected")
-    }
-    (folder / "pairs.jsonl").write_text(json.dumps(pair) + "\n")
-    (folder / "pipeline.yaml").write_text(
-        "folder: piped\nstages:\n  a:\n    run: simulate_interactions\n    with:\n      agent_model: expert\n      input_path: none.jsonl\n"
-        "      output_path: piped/a.jsonl\n"
-    )
+    sides = ("chosen", "rejected")
+    talk = {one: [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": one}] for one in sides}
+    (folder / "pairs.jsonl").write_text(json.dumps(talk) + "\n")
+    flags = "agent_model: expert, input_path: none.jsonl, output_path: piped/a.jsonl"
+    step = f"  a:\n    run: simulate_interactions\n    with: {{{flags}}}\n"
+    (folder / "pipeline.yaml").write_text(f"folder: piped\nstages:\n{step}")
     (folder / "piped").mkdir()
     return folder
 
@@ -237,14 +230,8 @@ def test_a_refused_command_changes_nothing(case, made, monkeypatch):
 def test_evaluations_of_other_settings_do_not_meet(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     small = {"model": "expert", "tasks": "mini:test", "num_tasks": 1, "quiet": True}
-    for more in (
-        {},
-        {"repeats": 2},
-        {"max_turns": 3},
-        {"seed": 1},
-        {"sample_ids": "2"},
-        {"model": "constant"},
-    ):
+    changes = {"repeats": 2, "max_turns": 3, "seed": 1, "sample_ids": "2", "model": "constant"}
+    for more in ({}, *({name: value} for name, value in changes.items())):
         load("eval")(**small | more)
     assert len(list((tmp_path / "evals").iterdir())) == 5  # more repeats are added to what is there
 
@@ -264,14 +251,19 @@ def asking(server, **more):
     } | more  # fmt: skip
 
 
-def used(name="asked.jsonl.run.json"):
-    from pathlib import Path
+def used():
+    rows = [
+        row
+        for models in read_record(Path("asked.jsonl.run.json"))["usage"].values()
+        for row in models.values()
+    ]
+    counts = ("requests", "prompt_tokens", "completion_tokens")
+    return {what: sum(row[what] or 0 for row in rows) for what in counts}
 
-    rows = [row for models in read_record(Path(name))["usage"].values() for row in models.values()]
-    return {
-        what: sum(row[what] or 0 for row in rows)
-        for what in ("requests", "prompt_tokens", "completion_tokens")
-    }
+
+def typed(flags):
+    """The simulation as a command."""
+    return called("simulate_interactions", *(f"--{name}={value}" for name, value in flags.items()))
 
 
 def test_a_budget_ends_a_run_that_a_larger_one_resumes(server, tmp_path, monkeypatch):
@@ -290,9 +282,8 @@ def test_a_budget_ends_a_run_that_a_larger_one_resumes(server, tmp_path, monkeyp
         simulate(**asking(server, max_total_tokens=1500, to_continue=True))
     spent = used()
     assert 1500 <= spent["prompt_tokens"] + spent["completion_tokens"] < 2500
-    (tmp_path / "prices.toml").write_text(
-        "[echo]\ninput = 1000\noutput = 1000\n[scripted]\ninput = 0\noutput = 0\n"
-    )
+    prices = "[echo]\ninput = 1000\noutput = 1000\n[scripted]\ninput = 0\noutput = 0\n"
+    (tmp_path / "prices.toml").write_text(prices)
     with pytest.raises(BudgetSpent, match=r"--max_cost 0\.5: the run has used"):
         simulate(**asking(server, max_cost=0.5, prices="prices.toml", to_continue=True))
     simulate(**asking(server, max_requests=100, to_continue=True))
@@ -300,11 +291,10 @@ def test_a_budget_ends_a_run_that_a_larger_one_resumes(server, tmp_path, monkeyp
     assert (tmp_path / "asked.jsonl").read_text().count("\n") == 4
 
 
-def test_a_budget_counts_what_is_sent_again_and_the_exit_status_says_it(tmp_path):
+def test_a_budget_counts_what_is_sent_again_and_the_exit_status_says_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     with start_server(fault_rate=1.0, faults="server_error", seed=1) as server:
-        words = [f"--{name}={value}" for name, value in asking(server, max_requests=5).items()]
-        command = [sys.executable, "-m", "sweet_rl", "simulate_interactions", *words]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        done = typed(asking(server, max_requests=5))
     assert (done.returncode, "--max_requests 5" in done.stderr) == (3, True), done.stderr
     record = read_record(tmp_path / "asked.jsonl.run.json")
     (row,) = record["usage"]["agent"].values()
@@ -317,9 +307,8 @@ def test_dollars_without_prices_are_refused(known, server, tmp_path, monkeypatch
     (tmp_path / "prices.toml").write_text(known)
     with pytest.raises(UsageError, match="--max_cost needs --prices"):
         load("simulate_interactions")(**asking(server, max_cost=1.0))
-    with pytest.raises(
-        UsageError, match="--max_cost needs the price of 'scripted'" if known else "price of 'echo'"
-    ):
+    unknown = "--max_cost needs the price of 'scripted'" if known else "price of 'echo'"
+    with pytest.raises(UsageError, match=unknown):
         load("simulate_interactions")(**asking(server, max_cost=1.0, prices="prices.toml"))
     assert [path.name for path in tmp_path.iterdir()] == ["prices.toml"]
 
@@ -339,27 +328,16 @@ def test_who_answers_here_is_asked_for_at_no_server(flags, says, server, tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_secrets_in_addresses_are_used_and_neither_stored_nor_shown(tmp_path, capfd, monkeypatch):
+def test_secrets_in_addresses_are_used_and_neither_stored_nor_shown(tmp_path, monkeypatch):
     """Nothing answers there: whatever is said and stored about the address is without them."""
     monkeypatch.chdir(tmp_path)
     hidden = ("AbCd1234efgh5678", "hunter22", "sk-path1")
     url = f"http://127.0.0.1:9/{hidden[2]}/v1?key={hidden[0]}&api-key={hidden[1]}&api-version=2024-10-21"
-    told = asking(
-        type("Nowhere", (), {"base_url": url}),
-        request_attempts=1,
-        server_wait_s=0,
-        env_base_url=None,
-        log_to="tensorboard",
-    )
-    words = [f"--{name}={value}" for name, value in told.items()]
-    command = [sys.executable, "-m", "sweet_rl", "simulate_interactions", *words]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    flags = {"request_attempts": 1, "server_wait_s": 0, "env_base_url": None, "log_to": "tensorboard"}
+    done = typed(asking(SimpleNamespace(base_url=url), **flags))
     assert done.returncode == 1
-    seen = (
-        done.stdout
-        + done.stderr
-        + "".join(path.read_text("latin-1") for path in tmp_path.rglob("*") if path.is_file())
-    )
+    written = (path.read_text("latin-1") for path in tmp_path.rglob("*") if path.is_file())
+    seen = "".join([done.stdout, done.stderr, *written])
     assert "127.0.0.1:9/[secret]/v1?key=[secret]&api-key=[secret]&api-version=2024-10-21" in seen
     assert not [word for word in hidden if word in seen]
     record = read_record(tmp_path / "asked.jsonl.run.json")
@@ -369,14 +347,15 @@ def test_secrets_in_addresses_are_used_and_neither_stored_nor_shown(tmp_path, ca
 def test_how_many_tasks_are_left_out_is_said(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     load("generate_tasks")("tasks.jsonl", num_tasks=12)
-    load("simulate_interactions")("tasks.jsonl", "few.jsonl", **PLAYED | {"num_tasks": 2})
-    assert "2 of 12 tasks of tasks.jsonl are played (--num_tasks)." in capsys.readouterr().out
-    load("simulate_interactions")("tasks.jsonl", "all.jsonl", **PLAYED | {"num_tasks": 12})
-    assert "are played" not in capsys.readouterr().out
-    load("simulate_interactions")("tasks.jsonl", "more.jsonl", **PLAYED | {"num_tasks": 40})
-    assert (
-        "tasks.jsonl has 12 tasks, all of which are played once (--num_tasks 40)." in capsys.readouterr().out
-    )
+
+    def said(count):
+        capsys.readouterr()
+        load("simulate_interactions")("tasks.jsonl", f"{count}.jsonl", **PLAYED | {"num_tasks": count})
+        return capsys.readouterr().out
+
+    assert "2 of 12 tasks of tasks.jsonl are played (--num_tasks)." in said(2)
+    assert "are played" not in said(12)
+    assert "tasks.jsonl has 12 tasks, all of which are played once (--num_tasks 40)." in said(40)
 
 
 def test_a_server_that_is_not_there_leaves_what_was_played(made, tmp_path, monkeypatch):

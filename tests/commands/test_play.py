@@ -144,9 +144,8 @@ def test_a_person_at_a_terminal_stops_cleanly(end):
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     generate_tasks("data/tasks.jsonl", num_tasks=2, seed=4)
-    simulate_interactions(
-        "data/tasks.jsonl", "data/a.jsonl", agent_model="questioner", env_model="scripted", quiet=True
-    )
+    flags = {"agent_model": "questioner", "env_model": "scripted", "quiet": True}
+    simulate_interactions("data/tasks.jsonl", "data/a.jsonl", **flags)
     return tmp_path / "data"
 
 
@@ -172,12 +171,13 @@ def test_one_run_is_shown_whole(folder, capsys):
     shown = json.loads(said(capsys, "data", played))
     assert shown["settings"]["agent_model"] == "questioner"
     assert shown["inputs"][0]["made_by"] == made
-    with pytest.raises(UsageError, match="No run in 'data' begins with 'nothing'"):
-        runs("data", "nothing")
-    with pytest.raises(UsageError, match="begins 2 runs"):
-        runs("data", "2")
-    with pytest.raises(UsageError, match="There is no folder 'gone'"):
-        runs("gone")
+    for words, told in {
+        "No run in 'data' begins with 'nothing'": ("data", "nothing"),
+        "begins 2 runs": ("data", "2"),
+        "There is no folder 'gone'": ("gone",),
+    }.items():
+        with pytest.raises(UsageError, match=words):
+            runs(*told)
 
 
 def test_a_run_that_is_silent_was_interrupted(folder, capsys):

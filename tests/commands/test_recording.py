@@ -2,6 +2,7 @@
 
 import inspect
 import json
+from contextlib import nullcontext
 
 import pytest
 
@@ -14,14 +15,8 @@ from tests.conftest import ROOT
 from tests.states import without_record
 
 WRITES_NOTHING = set("fetch_model runs serve_credit serve_env serve_shop serve_simulator show_tokens".split())
-TRAINING = {
-    "train_batch_size": 4,
-    "micro_train_batch_size": 2,
-    "max_len": 1024,
-    "eval_fraction": 0.0,
-    "quiet": True,
-    "device": "cpu",
-}
+TRAINING = {"train_batch_size": 4, "micro_train_batch_size": 2, "max_len": 1024, "eval_fraction": 0.0}
+TRAINING |= {"quiet": True, "device": "cpu"}
 ONLINE = [
     *("policy_lm=tiny", "critic_lm=tiny", "rollout_size=2", "eval_size=1", "iterations=1", "warmup_iter=1"),
     *("epochs=1", "actor_epochs=1", "batch_size=2", "max_new_tokens=4", "max_steps=2", "use_wandb=false"),
@@ -49,15 +44,11 @@ class Kept:
 
     def __call__(self, stage, *words, fails=None, **flags):
         before = {entry: state(entry) for entry in self.folder.rglob("*") if entry.is_file()}
-        if fails is None:
+        with nullcontext() if fails is None else pytest.raises(fails):
             load(stage)(*words, **flags)
-        else:
-            with pytest.raises(fails):
-                load(stage)(*words, **flags)
         found = runs_below(self.folder)
-        changed = [
-            path for path in self.folder.rglob("*") if path.is_file() and before.get(path) != state(path)
-        ]
+        files = [path for path in self.folder.rglob("*") if path.is_file()]
+        changed = [path for path in files if before.get(path) != state(path)]
         changed = [path for path in changed if not path.name.endswith(".index.sqlite")]  # can be made anew
         new = [run.content for run in found if run.content["id"] not in self.known]
         self.known |= {run["id"] for run in new}
@@ -70,14 +61,11 @@ class Kept:
     def check(self, record, stage, flags, status, changed):
         assert record["status"] == status
         assert [session["status"] for session in record["sessions"]] == [status]
-        flagged = set(inspect.signature(load(stage)).parameters) - {"options"}
-        assert flagged <= set(record["settings"])
+        parameters = inspect.signature(load(stage)).parameters
+        assert set(parameters) - {"options"} <= set(record["settings"])
         assert record["command"].startswith(f"sweet-rl {stage} ")
-        assert all(
-            f"--{name} " in record["command"]
-            for name, parameter in inspect.signature(load(stage)).parameters.items()
-            if name in flags and flags[name] != parameter.default
-        )
+        changes = [name for name in parameters if name in flags and flags[name] != parameters[name].default]
+        assert all(f"--{name} " in record["command"] for name in changes)
         assert {"sweet_rl", "python", "torch", "transformers"} <= record["versions"].keys()
         assert {"system", "processor", "cores", "memory_gib"} <= record["machine"].keys()
         assert record["wall_s"] >= 0
@@ -85,9 +73,8 @@ class Kept:
         outputs = {self.folder / entry["path"]: entry for entry in record["outputs"]}
         for path, entry in outputs.items():
             assert entry["sha256"] == digest_of(path)["sha256"]
-        written = [
-            path for path in changed if path.suffix not in {".log", ".lock"} and "run.json" not in path.name
-        ]
+        ours = {".log", ".lock"}
+        written = [path for path in changed if path.suffix not in ours and "run.json" not in path.name]
         for path in written:
             assert {path, *path.parents} & outputs.keys(), f"{stage} does not say that it wrote {path}"
         if status == "finished":
@@ -167,24 +154,14 @@ def test_the_stages_of_sweet_rl(tmp_path, monkeypatch):
 
 def test_tokens_of_agent_and_human_are_as_their_servers_count(tmp_path):
     """Both answer over HTTP; what the server saw of each is what the record says."""
+    flags = {"num_tasks": 3, "max_steps": 4, "quiet": True}
+    served = {"agent_model": "echo", "agent": "openai", "agent_api": "chat"}
     with start_server() as server:
-        for output, agent in (("a.jsonl", {}), ("b.jsonl", {"agent_model": "questioner"})):
-            if not agent:
-                agent = {
-                    "agent_model": "echo",
-                    "agent": "openai",
-                    "agent_base_url": server.base_url,
-                    "agent_api": "chat",
-                }
-            load("simulate_interactions")(
-                "mini:test",
-                output,
-                env_base_url=server.base_url,
-                num_tasks=3,
-                max_steps=4,
-                quiet=True,
-                **agent,
-            )
+        flags["env_base_url"] = server.base_url
+        load("simulate_interactions")(
+            "mini:test", "a.jsonl", **flags, **served, agent_base_url=server.base_url
+        )
+        load("simulate_interactions")("mini:test", "b.jsonl", **flags, agent_model="questioner")
     both, one = (json.loads((tmp_path / f"{name}.jsonl.run.json").read_text())["usage"] for name in "ab")
     assert set(both) == {"agent", "user"}
     assert set(one) == {"user"}
@@ -222,9 +199,9 @@ def test_the_stages_for_pages(tmp_path):
     html = {
         "task_type": "html",
         "env_model": "scripted",
-        "quiet": True,
-        "render_cache": "none",
         "max_steps": 3,
+        "render_cache": "none",
+        "quiet": True,
     }
     kept("simulate_interactions", "kept.jsonl", "a.jsonl", best_of_n=2, **html)
     kept("simulate_interactions", "kept.jsonl", "b.jsonl", agent_model="blank", best_of_n=2, **html)

@@ -20,7 +20,7 @@ from sweet_rl.types import StopReason
 from sweet_rl.users.server import start_server
 from sweet_rl.worlds.alfworld.tasks import TOMATO
 from tests.browsers.fake_renderer import FakeRenderer
-from tests.conftest import ROOT, called
+from tests.conftest import ROOT, called, ran
 
 SCRIPT = ROOT / "scripts/simulate_interactions.py"
 
@@ -119,16 +119,9 @@ def test_faults_of_the_server_end_no_episode_and_are_recorded(tmp_path):
     """20 % of the requests fail in every way a server can; only two attempts, so that some fail for good."""
     output = tmp_path / "out.jsonl"
     with start_server(fault_rate=0.2, hang_s=20, seed=1) as server:
-        done = run(
-            output,
-            num_tasks=100,
-            best_of_n=2,
-            batch_size=64,
-            env_base_url=server.base_url,
-            request_timeout_s=1,
-            request_attempts=2,
-            user_failure="reply",
-        )
+        flags = {"num_tasks": 100, "best_of_n": 2, "batch_size": 64, "user_failure": "reply"}
+        flags |= {"env_base_url": server.base_url, "request_timeout_s": 1, "request_attempts": 2}
+        done = run(output, **flags)
     assert done.returncode == 0, done.stderr
     rows = rows_of(output)
     assert len(rows) == 200
@@ -136,14 +129,8 @@ def test_faults_of_the_server_end_no_episode_and_are_recorded(tmp_path):
     failures = [failure for row in rows for failure in row.get("failures", [])]
     kinds = {failure["kind"] for failure in failures}
     assert len(kinds) > 1  # which ones depends on whose second attempt meets which fault
-    assert kinds <= {
-        "empty_reply",
-        "timeout",
-        "rate_limited",
-        "server_error",
-        "connection",
-        "malformed_reply",
-    }
+    every = "empty_reply timeout rate_limited server_error connection malformed_reply"
+    assert kinds <= set(every.split())
     for row in rows:
         for failure in row.get("failures", []):
             assert row["dialogue_history"][2 * failure["turn"] + 2]["content"] == "No response."
@@ -165,9 +152,7 @@ def test_a_full_disk_ends_the_run_and_loses_nothing(tmp_path):
     """A file-size limit of 200 kB stands in for the disk; the kernel's answer takes the same path."""
     output = tmp_path / "out.jsonl"
     words = ["bash", "-c", 'ulimit -f 200; trap "" XFSZ; exec "$@"', "bash"]
-    done = subprocess.run(
-        [*words, *command(output, num_tasks=100)], capture_output=True, text=True, timeout=100, check=False
-    )
+    done = ran(*words, *command(output, num_tasks=100))
     assert done.returncode == 1
     assert "Cannot write to" in done.stderr
     assert "Traceback" not in done.stderr
@@ -197,14 +182,8 @@ def tasks(tmp_path):
 
 
 def simulate(tasks, out, **flags):
-    given = {
-        "task_type": "html",
-        "env_model": "scripted",
-        "max_failed": 1.0,  # one of three pages cannot be drawn
-        "max_steps": 3,
-        "quiet": True,
-        "render_cache": "none",
-    }
+    given = {"task_type": "html", "env_model": "scripted", "max_steps": 3, "quiet": True}
+    given |= {"render_cache": "none", "max_failed": 1.0}  # one of three pages cannot be drawn
     simulate_interactions(str(tasks), str(out), **given | flags)
     return load_trajectories(out)
 
@@ -212,7 +191,7 @@ def simulate(tasks, out, **flags):
 def test_rows_tell_their_pictures(tasks, tmp_path, renderer):
     good, other, failed = simulate(tasks, tmp_path / "out.jsonl")
     assert renderer.closed
-    assert good.stop_reason is StopReason.TURN_LIMIT or good.stop_reason is StopReason.ANSWERED
+    assert good.stop_reason in {StopReason.TURN_LIMIT, StopReason.ANSWERED}
     assert good.provenance["agent_model"] == "improver"
     assert good.provenance["settings"]["viewport"] == "1366x768"
     assert [draft["turn"] for draft in good.extra["drafts"]] == [0, 1, 2]
@@ -268,15 +247,8 @@ def test_the_planner_solves_what_is_played(tmp_path):
     for package in ("textworld", "alfworld"):
         pytest.importorskip(package, reason="needs the extra 'alfworld'")
     path = tmp_path / "house.jsonl"
-    simulate_interactions(
-        input_path=f"alfworld:{TOMATO}:test",
-        output_path=str(path),
-        task_type="alfworld",
-        num_tasks=1,
-        shuffle_action=True,
-    )
+    flags = {"task_type": "alfworld", "num_tasks": 1, "shuffle_action": True}
+    simulate_interactions(f"alfworld:{TOMATO}:test", str(path), **flags)
     (row,) = [row for _, row in read_rows(path)]
-    assert row["reward"] == 1
-    assert row["stop_reason"] == "ended"
-    assert row["game"]["won"] is True
-    assert row["game"]["cost"] == -1
+    assert (row["reward"], row["stop_reason"]) == (1, "ended")
+    assert (row["game"]["won"], row["game"]["cost"]) == (True, -1)

@@ -90,16 +90,12 @@ def run(function, line):
 def test_fields_are_flags_in_signature_and_call():
     flags = inspect.signature(day).parameters
     assert list(flags) == ["place", "length", "warmth", "wind", "sky", "moon"]
-    assert (flags["warmth"].default, flags["wind"].default, flags["place"].default) == (
-        20.0,
-        3,
-        inspect.Parameter.empty,
-    )
+    defaults = [flags[name].default for name in ("warmth", "wind", "place")]
+    assert defaults == [20.0, 3, inspect.Parameter.empty]
     assert flags["wind"].annotation == "int | None"
     assert run(day, "hill") == Day(place="hill", wind=3)
-    assert run(day, "--place=hill --breeze 7 --length --moon") == Day(
-        place="hill", wind=7, length="all", moon=True
-    )
+    whole = Day(place="hill", wind=7, length="all", moon=True)
+    assert run(day, "--place=hill --breeze 7 --length --moon") == whole
     assert run(day, "hill --hours") == run(day, "hill --length all")
     day("hill", breeze=1)
     assert told[-1].wind == 1
@@ -126,13 +122,15 @@ def test_a_value_out_of_range_is_refused_by_whoever_builds_the_settings(given, s
 
 def test_help_is_grouped_short_or_whole_and_silent_about_what_does_nothing():
     short, whole = help_text("day", day, whole=False), help_text("day", day)
-    assert "A day in a place:\n  --place STR   (required)\n        where." in short
-    assert (
-        "How it is outside:\n  --warmth FLOAT   (default 20.0; at least -50 and below 60)\n        in the shade."
-        in short
-    )
-    assert "--sky blue|grey   (default blue)" in short
-    assert "1 further flag, for which the defaults mostly do: --help-all." in short
+    for text in (
+        "A day in a place:\n  --place STR   (required)\n        where.",
+        "How it is outside:\n  --warmth FLOAT   (default 20.0; at least -50 and below 60)\n        in the shade.",
+        *(
+            "--sky blue|grey   (default blue)",
+            "1 further flag, for which the defaults mostly do: --help-all.",
+        ),
+    ):
+        assert text in short
     assert "wind" not in short
     assert "--wind INT   (default 3; at least 0; also --breeze)" in whole
     assert "--moon" not in short + whole
@@ -246,9 +244,8 @@ def test_no_stage_has_flags_in_its_signature():
 def test_the_list_of_any_world_becomes_a_file(tmp_path):
     out = tmp_path / "tasks.jsonl"
     generate_tasks(str(out), source="lantern:test", num_tasks=3)
-    assert [json.loads(row)["task_id"].partition("/")[0] for row in out.read_text().splitlines()] == [
-        "lantern"
-    ] * 3
+    names = [json.loads(row)["task_id"].partition("/")[0] for row in out.read_text().splitlines()]
+    assert names == ["lantern"] * 3
 
 
 def test_a_world_without_a_human_cannot_be_served():
@@ -277,12 +274,7 @@ SHOUTING = Shouting()
     [("code", "serve_human_70b"), ("html", "serve_human_72b"), (f"{__name__}:SHOUTING", "shout --port 1")],
 )
 def test_a_world_says_how_the_server_of_its_human_is_started(world, line):
-    flags = {
-        "world": world,
-        "input_path": "mini:test",
-        "output_path": "r.jsonl",
-        "env_model": "auto",
-        "hostname": "h",
-    }
+    flags = {"world": world, "input_path": "mini:test", "output_path": "r.jsonl"}
+    flags |= {"env_model": "auto", "hostname": "h"}
     (human,) = servers_of(Step("talks", "simulate_interactions", flags=flags), late=False)
     assert line in human.start.partition("or there: ")[2]
