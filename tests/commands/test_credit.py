@@ -11,19 +11,7 @@ from sweet_rl.errors import DataError, UsageError
 from sweet_rl.preferences.trajectory_pairs import with_solution
 from sweet_rl.records import load_trajectories, replace_rows
 from tests.commands.test_step_stages import plain_mean, rows_of, trajectories
-from tests.tiny_models import save_tiny_llama, tiny_tokenizer
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    import torch
-
-    torch.set_num_threads(1)
-    folder = tmp_path_factory.mktemp("models")
-    return {
-        "critic": str(save_tiny_llama(folder / "critic", seed=1)),
-        "policy": str(save_tiny_llama(folder / "policy", seed=0)),
-    }
+from tests.tiny_models import tiny_tokenizer
 
 
 def recorded_rows(count=3):
@@ -82,9 +70,8 @@ def test_a_critic_is_compared_with_the_model_that_it_was_trained_from(models, sa
     assert row["hidden"]["reference"] == pytest.approx(base, abs=1e-4)
     (found, *_) = sweet_rl.credit(load_trajectories(saved)[1:2], critic, without_hidden=False)
     assert found[1].hidden.advantage == pytest.approx(row["hidden"]["advantage"], abs=1e-5)
-    credit(
-        saved, critic=str(critic), hidden=True, reference_model=models["critic"], overwrite=True, quiet=True
-    )
+    flags = {"reference_model": models["critic"], "overwrite": True}
+    credit(saved, critic=str(critic), hidden=True, quiet=True, **flags)
     assert f"is compared with {models['critic']}." in capsys.readouterr().out
 
 
@@ -95,9 +82,8 @@ def test_only_one_way_and_what_python_gives_are_the_same(models, saved):
     found = sweet_rl.credit(load_trajectories(saved), models["critic"], without_hidden=False)
     assert [len(turns) for turns in found] == [2, 2, 2]
     flat = [one for turns in found for one in turns]
-    assert [one.hidden.advantage for one in flat] == [
-        pytest.approx(row["hidden"]["advantage"], abs=1e-5) for row in rows
-    ]
+    scores = [row["hidden"]["advantage"] for row in rows]
+    assert [one.hidden.advantage for one in flat] == pytest.approx(scores, abs=1e-5)
     assert [one.turn_digest for one in flat] == [row["turn_digest"] for row in rows]
 
 
@@ -111,9 +97,8 @@ def test_a_run_is_resumed_by_turn_and_never_with_another_critic(models, saved):
     credit(saved, critic=models["critic"], to_continue=True, save_steps=2, quiet=True)
     again = output.read_bytes().splitlines(keepends=True)
     assert again[1] == whole[1]
-    assert [json.loads(line)["hidden"]["advantage"] for line in again] == [
-        pytest.approx(json.loads(line)["hidden"]["advantage"], abs=1e-5) for line in whole
-    ]
+    scores = [[json.loads(line)["hidden"]["advantage"] for line in lines] for lines in (again, whole)]
+    assert scores[0] == pytest.approx(scores[1], abs=1e-5)
     with pytest.raises(UsageError, match="critic was 'sha256:"):
         credit(saved, critic=models["policy"], output_path=output, to_continue=True, quiet=True)
     rows = rows_of(saved)
@@ -155,12 +140,8 @@ def test_a_turn_without_a_score_says_why(models, tmp_path, capsys):
     replace_rows(saved, rows)
     credit(saved, critic=models["critic"], quiet=True)
     found = rows_of(tmp_path / "odd.credit.critic.jsonl")
-    assert [row["hidden"].get("why") for row in found[::2]] == [
-        "no_prompt",
-        "no_tokens",
-        "too_long",
-        "no_reference",
-    ]
+    why = [row["hidden"].get("why") for row in found[::2]]
+    assert why == ["no_prompt", "no_tokens", "too_long", "no_reference"]
     assert [row["hidden"]["advantage"] for row in found[::2]] == [None] * 4
     assert found[6]["hidden"]["critic"] < 0
     said = capsys.readouterr().out

@@ -3,8 +3,8 @@
 import ast
 import asyncio
 import re
-from collections import Counter
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -130,36 +130,34 @@ def commands_in(text):
             yield f"{first} {second}" if group else first, re.findall(r"(?<!\S)--([\w-]+)", rest)
 
 
+@cache
+def flags_of(stage):
+    """Every name of every flag of a stage, those of its worlds among them."""
+    function = load(stage)
+    options = getattr(function, "options", None)
+    of_worlds = [options.flags(name) for name in options.names()] if options else []
+    return {name for some in (stage_flags(function), *of_worlds) for one in some for name in one.names}
+
+
 def test_commands_that_are_printed_exist_with_their_flags():
-    sources = [
-        path for kind in ("*.py", "*.js", "*.html", "*.txt", "*.jinja") for path in PACKAGE.rglob(kind)
-    ]
-    named, wrong = Counter(), []
+    kinds = ("*.py", "*.js", "*.html", "*.txt", "*.jinja")
+    sources = [path for kind in kinds for path in PACKAGE.rglob(kind)]
+    named, wrong = set(), []
     for path, text in ((source, text) for source in sources for text in texts(source)):
         for stage, flags in commands_in(text):
-            named[stage] += 1
-            if stage not in stages():
-                wrong.append((path.name, stage))
-                continue
-            function = load(stage)
-            options = getattr(function, "options", None)
-            of_worlds = [options.flags(name) for name in options.names()] if options else []
-            known = {
-                name for some in (stage_flags(function), *of_worlds) for one in some for name in one.names
-            }
+            named.add(stage)
+            known = flags_of(stage) if stage in stages() else ()
+            wrong += [(path.name, stage)] if stage not in stages() else []
             wrong += [(path.name, stage, flag) for flag in flags if flag.replace("-", "_") not in known]
     assert not wrong
-    assert {"view", "compare", "evaluate_code", "reflect evaluate", "fetch_model"} <= named.keys()
+    assert {"view", "compare", "evaluate_code", "reflect evaluate", "fetch_model"} <= named
 
 
 def test_no_text_names_a_stage_as_a_script_that_an_installed_package_lacks():
-    stage = rf"(?<![\w.])(?:scripts/|visualizers/)?(?:{'|'.join(stages())})\.py\b"
+    stage = re.compile(rf"(?<![\w.])(?:scripts/|visualizers/)?(?:{'|'.join(stages())})\.py\b")
+    sources = [path for path in PACKAGE.rglob("*.py") if path.parts[-2] != "sandbox"]
     found = [
-        (path.name, match[0])
-        for path in PACKAGE.rglob("*.py")
-        for text in texts(path)
-        if path.parts[-2] != "sandbox"
-        for match in re.finditer(stage, text)
+        (path.name, match[0]) for path in sources for text in texts(path) for match in stage.finditer(text)
     ]
     assert not found
 

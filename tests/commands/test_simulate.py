@@ -119,12 +119,12 @@ def test_faults_of_the_server_end_no_episode_and_are_recorded(tmp_path):
     """20 % of the requests fail in every way a server can; only two attempts, so that some fail for good."""
     output = tmp_path / "out.jsonl"
     with start_server(fault_rate=0.2, hang_s=20, seed=1) as server:
-        flags = {"num_tasks": 100, "best_of_n": 2, "batch_size": 64, "user_failure": "reply"}
+        flags = {"num_tasks": 40, "best_of_n": 2, "batch_size": 64, "user_failure": "reply"}
         flags |= {"env_base_url": server.base_url, "request_timeout_s": 1, "request_attempts": 2}
         done = run(output, **flags)
     assert done.returncode == 0, done.stderr
     rows = rows_of(output)
-    assert len(rows) == 200
+    assert len(rows) == 80
     assert {row["stop_reason"] for row in rows} == {"answered"}
     failures = [failure for row in rows for failure in row.get("failures", [])]
     kinds = {failure["kind"] for failure in failures}

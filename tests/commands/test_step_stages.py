@@ -14,21 +14,10 @@ from sweet_rl.commands.rank_best_of_n import rank_best_of_n
 from sweet_rl.commands.sample_best_of_n import sample_best_of_n
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.records import replace_rows
-from tests.tiny_models import TURN_END, save_tiny_gpt2, save_tiny_llama, tiny_tokenizer
+from tests.tiny_models import TURN_END, save_tiny_gpt2, tiny_tokenizer
 
 FLAGS = {"best_of_n": 4, "max_tokens": 8, "quiet": True}
 HEADER = "<|header|>assistant<|end_header|>\n\n"
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    import torch
-
-    torch.set_num_threads(1)
-    folder = tmp_path_factory.mktemp("models")
-    return {
-        name: str(save_tiny_llama(folder / name, seed=seed)) for seed, name in enumerate(("policy", "critic"))
-    }
 
 
 def trajectories(count, turns=2):

@@ -30,7 +30,14 @@ T = S + TASKS
 TRAINS = S + "  critic:\n    run: train_dpo\n    with:\n      pretrain: m\n      dataset: d\n"
 TALKS = (
     S
-    + "  talks:\n    run: simulate_interactions\n    with:\n      input_path: mini:test\n      output_path: o.jsonl\n"
+    + "  talks:\n    run: simulate_interactions\n    with:\n      input_path: mini:test\n      output_path: o\n"
+)
+SEED = "folder: out\ndefaults:\n  generate_tasks:\n    sed: 3\nstages:\n" + TASKS
+VALUE = "folder: out\nvalues: {number: 3}\nstages:\n" + TASKS + "      num_tasks: ${values.numbr}\n"
+CIRCLE = (
+    "folder: out\nvalues:\n  a: ${values.b}\n  b: ${values.a}\nstages:\n"
+    + TASKS
+    + "      source: ${values.a}\n"
 )
 NEED = "  {0}:\n    run: generate_tasks\n    needs: {1}\n    with: {{output_path: {0}}}\n"
 WRONG = [
@@ -39,48 +46,25 @@ WRONG = [
     ("stages:\n" + TASKS, r"line 1: a pipeline needs 'folder'"),
     ("folder: out\nstage:\n" + TASKS, r"line 2: a pipeline has no 'stage' \(did you mean stages\?\)"),
     ("folder: a\nvalues: {}\nfolder: b\n", r"line 3: 'folder' is there already"),
-    (
-        S + "  tasks:\n    run: generate_task\n",
-        r"line 4: .* 'generate_task' to run \(did you mean generate_tasks\?\)",
-    ),
-    (
-        S + "  tasks:\n    runs: generate_tasks\n",
-        r"line 4: the stage 'tasks' has no 'runs' \(did you mean run\?\)",
-    ),
+    (S + "  tasks:\n    run: generate_task\n", r"line 4: .* 'generate_task' to run \(did you mean generate_tasks\?\)"),
+    (S + "  tasks:\n    runs: generate_tasks\n", r"line 4: the stage 'tasks' has no 'runs' \(did you mean run\?\)"),
     (S + "  tasks: {}\n", r"line 3: the stage 'tasks' needs `run`"),
-    (
-        T + "      num_task: 3\n",
-        r"line 7: stage tasks \(generate_tasks\): .*--num_task \(did you mean --num_tasks\?\)",
-    ),
+    (T + "      num_task: 3\n", r"line 7: stage tasks \(generate_tasks\): .*--num_task \(did you mean --num_tasks\?\)"),
     (T + "      num_tasks: some\n", r"line 7: .*--num_tasks must be a whole number, got 'some'"),
     (TRAINS + "      beta: -1\n", r"line 8: stage critic \(train_dpo\): --beta must be positive"),
     (TRAINS + "      ring_attn_size: 2\n", r"line 8: .*--ring_attn_size is not there"),
     (TALKS + "      skill: 0.5\n      agent_model: questioner\n", r"line 8: .*--skill belongs to"),
-    (
-        "folder: out\ndefaults:\n  generate_tasks:\n    sed: 3\nstages:\n" + TASKS,
-        r"line 4: stage tasks .*unknown flag --sed \(did you mean --seed\?\)",
-    ),
+    (SEED, r"line 4: stage tasks .*unknown flag --sed \(did you mean --seed\?\)"),
     (S + "  tasks:\n    run: generate_tasks\n", r"line 3: .*--output_path is needed"),
-    (
-        "folder: out\nvalues: {number: 3}\nstages:\n" + TASKS + "      num_tasks: ${values.numbr}\n",
-        r"line 8: Interpolation key 'values.numbr' not found \(did you mean number\?\)",
-    ),
+    (VALUE, r"line 8: Interpolation key 'values.numbr' not found \(did you mean number\?\)"),
     (T + "      source: ${task.output_path}\n", r"line 7: Interpolation key 'task.output_path' not found"),
-    (
-        T + "  more:\n    run: generate_tasks\n    with: {output_path: '${tasks.out}'}\n",
-        r"line 9: Interpolation key 'tasks.out' not found",
-    ),
-    (
-        "folder: out\nvalues:\n  a: ${values.b}\n  b: ${values.a}\nstages:\n"
-        + TASKS
-        + "      source: ${values.a}\n",
-        r"line 3: Recursive interpolation detected",
-    ),
+    (T + "  more:\n    run: generate_tasks\n    with: {output_path: '${tasks.out}'}\n", r"line 9: Interpolation key 'tasks.out' not found"),
+    (CIRCLE, r"line 3: Recursive interpolation detected"),
     (S + NEED.format("a", "b") + NEED.format("b", "a"), r"These stages need each other: a, b"),
     ("folder: out\niterations: 2\nstages:\n" + TASKS, r"line 2: more than one iteration needs `next`"),
     (T + '    args: "--seed \'3"\n', r"line 7: a quote is open"),
     ("extends: q.yaml\nfolder: out\n", r"line 1: extends 'q.yaml', and there is no file"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "words"), WRONG)

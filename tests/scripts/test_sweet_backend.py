@@ -41,12 +41,8 @@ def offline(folder, tasks=None):
     """Three repeats of some tasks, graded: one of them right. A random model would get none right."""
     tasks = tasks or [task.row for task in load_tasks("mini:train", num_tasks=6)]
     rows = [
-        {
-            "task": task["problem_description"],
-            "answers": ["What?", f"answer {repeat}"],
-            "reward": int(repeat == 1),
-        }
-        for repeat in range(3)
+        {"task": task["problem_description"], "answers": ["What?", f"answer {n}"], "reward": int(n == 1)}
+        for n in range(3)
         for task in tasks
     ]
     path = write_dialogues(folder / "given.jsonl", rows)
@@ -73,10 +69,8 @@ def test_the_chain_runs_through_and_is_then_done(chain, tmp_path):
     assert run_of(first) == STAGES
     out = tmp_path / "out"
     counts = {path.stem: len(path.read_text().splitlines()) for path in out.glob("*.jsonl")}
-    assert counts["offline"] == 18
-    assert counts["ground_truth_preferences"] == 12
-    assert counts["sampled"] == counts["ranked"] == 6
-    assert counts["test"] == 6
+    expected = {"offline": 18, "ground_truth_preferences": 12, "sampled": 6, "ranked": 6, "test": 6}
+    assert counts.items() >= expected.items()
     assert json.loads((out / "test.report.json").read_text())["columns"]["fixed"]["success"]["mean"] == 0
 
     again = chain()
@@ -98,19 +92,18 @@ def test_the_published_variables_say_what_they_said(tmp_path):
         AGENT="transformers", K="5", NUM_PAIRS="2", DATA_FRACTION="0.5", MODEL="mine", NUM_TEST_TASKS="7",
     )  # fmt: skip
     assert list(stages) == STAGES
-    assert "colbench/colbench_code_offline_15k_llama8b.jsonl" in stages["dialogues"]
-    assert "--compat published" in stages["grades"]
-    assert "--k 5" in stages["grades"]
     assert stages["critic"].startswith("deepspeed --num_gpus 4 sweet-rl train_dpo ")
-    assert "--pretrain mine" in stages["critic"]
-    assert "--flash_attn False" in stages["critic"]
-    assert "--compat published" in stages["policy"]
-    assert "--data_fraction 0.5" in stages["candidates"]
+    for stage, words in {
+        "dialogues": ["colbench/colbench_code_offline_15k_llama8b.jsonl"],
+        "grades": ["--compat published", "--k 5"],
+        "critic": ["--pretrain mine", "--flash_attn False"],
+        "policy": ["--compat published"],
+        "candidates": ["--data_fraction 0.5"],
+        "pairs": ["--num_pairs 2", "--no_prompt"],
+        "test": ["--hostname far", "--num_tasks 7"],
+    }.items():
+        assert [word in stages[stage] for word in words] == [True] * len(words), stages[stage]
     assert "tensor_parallel_size" not in stages["candidates"]
-    assert "--num_pairs 2" in stages["pairs"]
-    assert "--no_prompt" in stages["pairs"]
-    assert "--hostname far" in stages["test"]
-    assert "--num_tasks 7" in stages["test"]
     simulated = planned(tmp_path, "llama8b.sh", OFFLINE="")
     assert "--num_tasks 5000" in simulated["dialogues"]
     assert "--tensor_parallel_size 8" in simulated["dialogues"]
