@@ -6,7 +6,7 @@ import io
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
@@ -86,6 +86,10 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
     return facets
 
 
+GRADING, REPORT, PAGE = "grading.json", "report.json", "report.html"
+"""Files of a folder of `eval`, beside its episodes."""
+
+
 @recorded(
     "eval",
     reads=("tasks", "model", "tokenizer", "agent_prompt_path", "env_model", "user_prompt_path", "place"),
@@ -132,31 +136,17 @@ def eval(flags: EvalFlags, agent: PromptedFlags, human: HumanFlags, options: Opt
     A model behind a server, asked four times for each task:
     sweet-rl eval --model openai/gpt-4o-mini --base_url https://host/v1 --tasks tasks.jsonl --repeats 4 --prices prices.toml
     """
-    tracking.logs_to(flags.destination())
-    world = world_of(flags.world)
-    cast = Cast(
-        world=world,
-        options=options,
-        agent=player_flags(flags, agent),
-        human=human.or_scripted(world),
-        seed=flags.seed,
-    )
-    run(flags, cast)
-
-
-GRADING, REPORT, PAGE = "grading.json", "report.json", "report.html"
-"""Files of a folder of `eval`, beside its episodes."""
-
-
-def run(flags: EvalFlags, cast: Cast) -> None:
-    """Simulate, grade, report."""
     from sweet_rl.evaluation.comparison import EPISODES
     from sweet_rl.evaluation.page import report_page
 
-    world, source = cast.world, flags.tasks or cast.world.tasks.test
+    tracking.logs_to(flags.destination())
+    world = world_of(flags.world)
+    player, human = player_flags(flags, agent), human.or_scripted(world)
+    cast = Cast(world=world, options=options, agent=player, human=human, seed=flags.seed)
+    source = flags.tasks or world.tasks.test
     tasks = simulation.tasks_of(source, flags.num_tasks, flags.sample_ids, world)
     offered = {name: value for name, value in vars(cast.options).items() if name != "compat"}
-    grading = grading_by(
+    grade = grading_by(
         world,
         {"k": flags.repeats, "overwrite": True} | ({"regrade": True} if flags.regrade else {}),
         offered | {"unsafe_no_sandbox": cast.agent.unsafe_no_sandbox, "quiet": flags.quiet},
@@ -188,7 +178,7 @@ def run(flags: EvalFlags, cast: Cast) -> None:
                 break
             print(f"The {failed} that failed are played again.")
         with redirect_stdout(io.StringIO()):  # its table is part of our report
-            grading(str(path), report_path=str(report))
+            grade(str(path), report_path=str(report))
         found: dict[str, Json] = json.loads(report.read_bytes())
         return found
 
@@ -206,7 +196,7 @@ def run(flags: EvalFlags, cast: Cast) -> None:
     for file, one in ({path: cast} | files).items():  # what is refused is refused before anything is written
         with simulation.planned(playing(file), one, tasks, repair=repair):
             pass
-    known = dict(_floors(graded(cast, path, folder / GRADING)))
+    known = _floors(graded(cast, path, folder / GRADING))
     found = read_episodes(path, world)
     for file, one in files.items():
         print(f"{file.stem}:")
@@ -293,14 +283,17 @@ def _report(
     )
 
 
-def _floors(grading: Mapping[str, Json]) -> Iterator[tuple[str, list[Line]]]:
+def _floors(grading: Mapping[str, Json]) -> dict[str, list[Line]]:
     """What grading knows of floors without playing: a constant answer, a black picture, a blank page."""
+    floors = (grading.get("rewards") or {}).get("floors") or {}
+    tasks = grading["tasks"]
+    known = {
+        f"a {name}": [Line("similarity", "share", Estimate(mean), tasks, tasks)]
+        for name, mean in floors.items()
+    }
     constant = (grading.get("columns") or {}).get("constant answer")
     if constant and (rows := constant["rows"]):
-        names = {"success": "success", "tests passed": "tests_passed"}
-        yield (
-            "a constant answer",
-            [Line(name, "share", Estimate(**constant[field]), rows, rows) for name, field in names.items()],
-        )
-    for name, mean in ((grading.get("rewards") or {}).get("floors") or {}).items():
-        yield f"a {name}", [Line("similarity", "share", Estimate(mean), grading["tasks"], grading["tasks"])]
+        columns = {"success": "success", "tests passed": "tests_passed"}.items()
+        shares = [Line(name, "share", Estimate(**constant[field]), rows, rows) for name, field in columns]
+        known["a constant answer"] = shares
+    return known

@@ -5,7 +5,7 @@ Published behaviour: docs/published/sweet_rl.md#grading-code.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from sweet_rl.cli.progress import Bar, write_report
@@ -122,24 +122,15 @@ def run(flags: GradingFlags, grader: CodeGrader) -> None:
         }
     floor = [None if task.task_id in reasons else floors[task.task_id] for task in tasks]
     columns["constant answer"] = summarise(floor, [[index] for index in range(len(tasks))])
-    size = (len(file.rows), len(file.groups), file.k)
-    report = Report(*size, columns, _counts(rows), grader.protection, reasons, file.failed)
-    print(report.to_text(saved_path))
-    write_report(saved_path, flags.report_path, {"grading": way} | report.to_json())
-    file.write_pairs(flags, None)
-
-
-def _counts(rows: Sequence[Mapping[str, Json]]) -> dict[str, int]:
-    """How many rows have what a reader of the table should know."""
-    grades = [row.get("grades") or {} for row in rows]
+    known_grades = [row.get("grades") or {} for row in rows]
     outcomes = [{test["outcome"] for test in row.get("test_results") or []} for row in rows]
-    return {
+    counts = {  # what a reader of the table should know
         "rows with a stored reward of unknown grading": sum("grades" not in row for row in rows),
         "answers that only the word filter or a fence rule set to zero: without it they pass every test": sum(
-            grade.get("fixed") == 0 and grade.get("lenient") == 1 for grade in grades
+            grade.get("fixed") == 0 and grade.get("lenient") == 1 for grade in known_grades
         ),
         "answers to tasks that cannot be graded": sum(
-            "fixed" in grade and grade["fixed"] is None for grade in grades
+            "fixed" in grade and grade["fixed"] is None for grade in known_grades
         ),
         "answers with a test that ran out of time": sum("timeout" in seen for seen in outcomes),
         "answers that would have ended the published evaluation": sum(
@@ -148,3 +139,8 @@ def _counts(rows: Sequence[Mapping[str, Json]]) -> dict[str, int]:
         "dialogues without an answer": sum(not is_answer(row.get("answer")) for row in rows),
         "dialogues with a failed request": sum(bool(row.get("failures") or row.get("error")) for row in rows),
     }
+    size = (len(file.rows), len(file.groups), file.k)
+    report = Report(*size, columns, counts, grader.protection, reasons, file.failed)
+    print(report.to_text(saved_path))
+    write_report(saved_path, flags.report_path, {"grading": way} | report.to_json())
+    file.write_pairs(flags, None)

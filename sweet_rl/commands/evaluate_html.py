@@ -6,7 +6,6 @@ Published behaviour: docs/published/sweet_rl.md#grading-pages.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,7 +16,7 @@ from sweet_rl.cli.progress import Bar, write_report
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.commands.evaluate import TO_GRADE, GradedFile, check_outputs, graded_file
 from sweet_rl.errors import UsageError
-from sweet_rl.flags import Only, flag
+from sweet_rl.flags import Only, flag, group
 from sweet_rl.flags.models import Metric, Placement
 from sweet_rl.flags.shared import BatchSize, Evaluation, FanOut, Margin, Quiet, Regrade, TempPath
 from sweet_rl.grading.pages import need_page_metrics
@@ -31,16 +30,13 @@ if TYPE_CHECKING:
 _WITH_CLIP = Only("clip_model", ("given",), "--clip_model")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("Grading")
 class PageGradingFlags(
     Evaluation, Regrade, Metric, Margin, Placement, BatchSize, RenderFlags, FanOut, TempPath, Quiet
 ):
-    """Grading."""
-
     clip_model: str | None = flag(
         None, "folder or hub name of a CLIP or SigLIP model; published: openai/clip-vit-base-patch32."
     )
-
     long_page: Literal["center", "tile"] = flag(
         "center",
         "what the model sees of a long page: center (its middle, as published) or tile (all of it, in squares).",
@@ -162,12 +158,12 @@ async def run(job: PageGradingFlags, renderer: Renderer, embedder: Embedder | No
                 file.update(missing[place], row_fields(grades, job.rewarded, made_by))
                 bar.update()
     reasons = {}
-    for group in file.groups:
-        row = file.rows[group[0]]
+    for first, *_ in file.groups:
+        row = file.rows[first]
         failures = (row.get("grading_details") or {}).get("failures")
         if row.get("reward") is None and failures:
             words = Failure(failures[0]["kind"].replace("_", " "), failures[0].get("detail", ""))
-            reasons[file.trajectories[group[0]].task.task_id] = f"its target gives no picture ({words})"
+            reasons[file.trajectories[first].task.task_id] = f"its target gives no picture ({words})"
     if file.has_no_reward():
         raise UsageError(
             "\n".join([f"None of the tasks of {job.saved_path!r} can be graded:", *shown(reasons)])

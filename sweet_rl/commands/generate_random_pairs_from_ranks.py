@@ -128,7 +128,21 @@ def generate_random_pairs_from_ranks(flags: StepPairFlags, /) -> None:
                 field="judge_result",
                 repair="Score the candidates first, with sweet-rl rank_best_of_n.",
             )
-    end_tokens = _end_tokens(rows, flags.tokenizer, flags.input_path)
+    if flags.tokenizer is not None:
+        from sweet_rl.chat import load_tokenizer
+        from sweet_rl.preferences.ranking import end_token_of
+
+        end_tokens = [end_token_of(load_tokenizer(flags.tokenizer))] * len(rows)
+    else:
+        end_tokens = [str(row.end_token) for row in rows]
+        if (without := next((row for row in rows if row.end_token is None), None)) is not None:
+            raise DataError(
+                "is missing",
+                path=flags.input_path,
+                line=without.line,
+                field="end_token",
+                repair="The file does not say what ends a turn: name the sampler's tokenizer with --tokenizer.",
+            )
     rng = random.Random(flags.seed)
     if flags.published:
         drawn = step_pairs.published_draws(
@@ -168,10 +182,10 @@ def generate_random_pairs_from_ranks(flags: StepPairFlags, /) -> None:
     rng.shuffle(every)
     tracking.writes(flags.output_path)
     replace_rows(flags.output_path, every)
-    without = [row for row, row_pairs in zip(rows, drawn, strict=True) if not row_pairs]
-    print(f"{len(pairs)} pairs of {len(rows) - len(without)} turns are in {flags.output_path}.")
-    if without:
-        print(f"{len(without)} turns gave none: {step_pairs.why_unusable(without, **flags.rule)}.")
+    unused = [row for row, row_pairs in zip(rows, drawn, strict=True) if not row_pairs]
+    print(f"{len(pairs)} pairs of {len(rows) - len(unused)} turns are in {flags.output_path}.")
+    if unused:
+        print(f"{len(unused)} turns gave none: {step_pairs.why_unusable(unused, **flags.rule)}.")
     for kind, count in Counter(row["guard"] for row in guards).items():
         print(f"{count} rows of {kind}s are among them.")
     if flags.get_sft:
@@ -216,25 +230,6 @@ def _twins(
             f"with a reward of at least {least:g}. Lower --min_reward, or leave --twins out."
         )
     return held
-
-
-def _end_tokens(rows: Sequence[Candidates], tokenizer: str | None, path: str) -> list[str]:
-    """The text that ends each row's candidates: the tokenizer's that is named, or the row's own."""
-    if tokenizer is not None:
-        from sweet_rl.chat import load_tokenizer
-        from sweet_rl.preferences.ranking import end_token_of
-
-        return [end_token_of(load_tokenizer(tokenizer))] * len(rows)
-    for row in rows:
-        if row.end_token is None:
-            raise DataError(
-                "is missing",
-                path=path,
-                line=row.line,
-                field="end_token",
-                repair="The file does not say what ends a turn: name the sampler's tokenizer with --tokenizer.",
-            )
-    return [str(row.end_token) for row in rows]
 
 
 @group("Inputs and outputs")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Literal
 
 from sweet_rl import tracking
 from sweet_rl.cli.stage import recorded, stage
@@ -51,40 +50,32 @@ def runs(flags: RunsFlags, /) -> None:
     elif flags.json:
         print(json.dumps({"runs": [row | {"record": str(place)} for place, row in found]}, indent=1))
     elif found:
-        rows = [_HEAD, *(_cells(content) for _, content in found)]
+        rows = ["id,stage,status,started,wall s,output,models,seed,tokens in,out,cost".split(",")]
+        for _, content in found:
+            used = [(model, row) for models in content["usage"].values() for model, row in models.items()]
+            outputs = [str(output["path"]) for output in content.get("outputs") or []]
+            tokens = []  # with a sign where some are not known; dollars are unknown where a price is
+            for name in ("prompt_tokens", "completion_tokens"):
+                known = sum(row[name] or 0 for _, row in used)
+                whole = all(row[name] is not None and not row["replies_without_usage"] for _, row in used)
+                said = f"{known:,}" if whole else f">{known:,}" if known else "unknown"
+                tokens.append(said if used else "-")
+            cost = content.get("cost")
+            dollars = "-" if cost is None else "unknown" if cost["usd"] is None else f"${cost['usd']:.4f}"
+            cells = [str(content[name]) for name in ("id", "stage", "status")]
+            cells += [str(content.get("started"))[:16].replace("T", " ")]
+            cells += [f"{float(content.get('wall_s') or 0.0):,.1f}"]
+            cells += [
+                (outputs[0] if outputs else "-") + (f" +{len(outputs) - 1}" if len(outputs) > 1 else "")
+            ]
+            cells += [", ".join(dict.fromkeys(model or "?" for model, _ in used)) or "-"]
+            cells += [", ".join(map(str, (content.get("seeds") or {}).values())) or "-"]
+            rows.append([*cells, *tokens, dollars])
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         for row in rows:
             print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
     else:
         print(f"No run has left a record in {flags.folder}.")
-
-
-_HEAD: Final = (
-    *("id", "stage", "status", "started", "wall s", "output", "models", "seed", "tokens in", "out", "cost"),
-)
-
-
-def _cells(content: Mapping[str, Any]) -> tuple[str, ...]:
-    """A run's row of the table; tokens have a sign where some are not known, dollars are unknown where a price is."""
-    used = [(model, row) for models in content["usage"].values() for model, row in models.items()]
-    outputs = [str(output["path"]) for output in content.get("outputs") or []]
-    tokens = []
-    for name in ("prompt_tokens", "completion_tokens"):
-        known = sum(row[name] or 0 for _, row in used)
-        whole = all(row[name] is not None and not row["replies_without_usage"] for _, row in used)
-        tokens.append("-" if not used else f"{known:,}" if whole else f">{known:,}" if known else "unknown")
-    cost = content.get("cost")
-    dollars = "-" if cost is None else "unknown" if cost["usd"] is None else f"${cost['usd']:.4f}"
-    return (
-        *(str(content[name]) for name in ("id", "stage", "status")),
-        str(content.get("started"))[:16].replace("T", " "),
-        f"{float(content.get('wall_s') or 0.0):,.1f}",
-        (outputs[0] if outputs else "-") + (f" +{len(outputs) - 1}" if len(outputs) > 1 else ""),
-        ", ".join(dict.fromkeys(model or "?" for model, _ in used)) or "-",
-        ", ".join(map(str, (content.get("seeds") or {}).values())) or "-",
-        *tokens,
-        dollars,
-    )
 
 
 @group("How runs are compared, and where to")

@@ -293,8 +293,20 @@ class Session:
         bar.update(stats.episodes - bar.n)
         if bar.disable:
             return
+        words = [f"{stats.failures} failures"]
+        listener = tracking.current()  # it has counted money, tokens read and written, requests sent again
+        used = [row for models in listener.usage().values() for row in models.values()]
+        if (cost := listener.cost()) is not None:
+            usd = [one for name, one in cost.items() if name.endswith("_usd") and isinstance(one, float)]
+            words.append(f"${sum(usd):.2f}" + " and what is unknown" * (not isinstance(cost["usd"], float)))
+        counts = [sum(row[name] or 0 for row in used) for name in ("prompt_tokens", "completion_tokens")]
+        sizes = (("G", 10**9), ("M", 10**6), ("k", 10**3))
+        short = [next((f"{n / size:.3g}{unit}" for unit, size in sizes if n >= size), str(n)) for n in counts]
+        words += [f"{short[0]} tokens in, {short[1]} out"] if any(counts) else []
+        retries = sum(row["retries"] or 0 for row in used)
+        words += [f"{retries} sent again"] if retries else []
         elapsed = max(time.perf_counter() - self._started, 1e-9)
-        words = [f"{stats.failures} failures", *_spent(), f"{stats.turns / elapsed:.1f} turns/s"]
+        words.append(f"{stats.turns / elapsed:.1f} turns/s")
         words += [f"{stats.tokens / elapsed:.0f} tokens/s"] if stats.tokens else []
         bar.set_postfix_str(", ".join(words), refresh=False)
 
@@ -317,19 +329,3 @@ class Session:
                 "other participant."
             )
         return "\n".join(lines)
-
-
-def _spent() -> Iterator[str]:
-    """What the run in progress has used of models: money, tokens read and written, requests sent again."""
-    listener = tracking.current()
-    used = [row for models in listener.usage().values() for row in models.values()]
-    if (cost := listener.cost()) is not None:
-        known = [value for name, value in cost.items() if name.endswith("_usd") and isinstance(value, float)]
-        yield f"${sum(known):.2f}" + ("" if isinstance(cost["usd"], float) else " and what is unknown")
-    counts = [sum(row[name] or 0 for row in used) for name in ("prompt_tokens", "completion_tokens")]
-    sizes = (("G", 10**9), ("M", 10**6), ("k", 10**3))
-    short = [next((f"{n / size:.3g}{unit}" for unit, size in sizes if n >= size), str(n)) for n in counts]
-    if any(counts):
-        yield f"{short[0]} tokens in, {short[1]} out"
-    if retries := sum(row["retries"] or 0 for row in used):
-        yield f"{retries} sent again"

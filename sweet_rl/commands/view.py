@@ -24,7 +24,6 @@ from sweet_rl.runs import new_file
 if TYPE_CHECKING:
     from sweet_rl.types import Trajectory
     from sweet_rl.viewer.design import DesignContents
-    from sweet_rl.viewer.library import Library
 
 _PICTURE_MB = 100.0
 _PORT: Final = 9785
@@ -90,13 +89,31 @@ VIEW_HELPS: Final = {
 
 def show(paths: Sequence[str], flags: ShowFlags, drawing: DrawingFlags | None = None) -> None:
     """Serve until interrupted, or export."""
-    host = flags.host
     from sweet_rl.viewer.library import Library
 
-    library = Library(paths, drawing=None if drawing is None else drawing.contents)
+    library, host = Library(paths, drawing=None if drawing is None else drawing.contents), flags.host
     if flags.export is not None:
+        from sweet_rl.viewer.export import export, folder_of
+
+        folder = folder_of(library, flags.export)
+        if folder is not None and folder.exists() and not flags.overwrite:
+            raise UsageError(
+                f"There are more than 50 MB to export: they become the folder {str(folder)!r}, which exists already. "
+                "Pass --overwrite to replace it, or choose another --export."
+            )
+        for one in library.files:
+            tracking.reads("paths", str(one.path))
+        tracking.writes(folder or flags.export, folder=folder is not None)
         megabytes = _PICTURE_MB if drawing is None else drawing.export_mb
-        _export(library, flags.export, flags, int(megabytes * 1_000_000))
+        made = export(library, flags.export, picture_bytes=int(megabytes * 1_000_000))
+        files = [made.path] if folder is None else [path for path in folder.rglob("*") if path.is_file()]
+        size = sum(path.stat().st_size for path in files)
+        print(f"{made.rows:,} rows exported to {made.path} ({size / 1e6:.1f} MB)")
+        if made.left_out:
+            print(
+                f"{made.left_out} of {made.pictures} pictures found no room in it; --export_mb of "
+                "`sweet-rl view` gives them more."
+            )
         return
     from sweet_rl.cli.main import inert
     from sweet_rl.serving import is_loopback
@@ -125,29 +142,6 @@ def show(paths: Sequence[str], flags: ShowFlags, drawing: DrawingFlags | None = 
         port=port,
         on_ready=lambda url: print(f"{what} at {url} (Ctrl-C ends)", flush=True),
     )
-
-
-def _export(library: Library, name: str, flags: ShowFlags, picture_bytes: int) -> None:
-    from sweet_rl.viewer.export import export, folder_of
-
-    folder = folder_of(library, name)
-    if folder is not None and folder.exists() and not flags.overwrite:
-        raise UsageError(
-            f"There are more than 50 MB to export: they become the folder {str(folder)!r}, which exists already. Pass "
-            "--overwrite to replace it, or choose another --export."
-        )
-    for one in library.files:
-        tracking.reads("paths", str(one.path))
-    tracking.writes(folder or name, folder=folder is not None)
-    made = export(library, name, picture_bytes=picture_bytes)
-    files = [made.path] if folder is None else [path for path in folder.rglob("*") if path.is_file()]
-    size = sum(path.stat().st_size for path in files)
-    print(f"{made.rows:,} rows exported to {made.path} ({size / 1e6:.1f} MB)")
-    if made.left_out:
-        print(
-            f"{made.left_out} of {made.pictures} pictures found no room in it; --export_mb of "
-            "`sweet-rl view` gives them more."
-        )
 
 
 @recorded("view")

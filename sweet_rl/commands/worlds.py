@@ -33,16 +33,7 @@ from sweet_rl.players.cast import Cast
 from sweet_rl.records import Journal, replace_rows, trajectory_to_row
 from sweet_rl.rollout import Episode, LiveEpisode
 from sweet_rl.runs import new_file
-from sweet_rl.types import (
-    AgentTurn,
-    Completion,
-    Failure,
-    FinishReason,
-    Generation,
-    StopReason,
-    Task,
-    Trajectory,
-)
+from sweet_rl.types import AgentTurn, Completion, Failure, FinishReason, Generation, StopReason, Task
 from sweet_rl.users.protocol import FaultProfile
 from sweet_rl.worlds import Options, World, all_worlds, first_for, load_tasks, world_of
 
@@ -116,7 +107,18 @@ async def play_game(flags: PlayFlags, world: World, options: Options) -> None:
         live = LiveEpisode(Episode(task, repeat, flags.seed), env, provenance)
         await _play(live, world)
         trajectory = live.trajectory
-        print(f"\n{ending(trajectory)}")
+        turns = [message for message in trajectory.dialogue_history if isinstance(message, AgentTurn)]
+        rewards = sum(turn.reward or 0.0 for turn in turns)
+        total = f"{len(turns)} turn{'' if len(turns) == 1 else 's'}, {rewards:g} in all."
+        words = {
+            StopReason.ENDED: f"The game is over after {total}",
+            StopReason.TURN_LIMIT: f"That was the last turn: {total}",
+            StopReason.POLICY_FAILED: f"Stopped after {total}",
+        }
+        first = words.get(trajectory.stop_reason or StopReason.ENDED, f"The game broke off after {total}")
+        print(f"\nRight! {total}" if trajectory.extra.get("solved") is True else f"\n{first}")
+        if solution := trajectory.task.ground_truth:
+            print(f"The solution: {solution}")
         if journal is not None:
             journal.append([trajectory_to_row(trajectory)])
             print(f"Recorded in {flags.record}.")
@@ -162,23 +164,6 @@ def choose_task(flags: PlayFlags, world: World) -> Task:
             f"--task must be from 0 to {len(tasks) - 1} ({source} has {len(tasks)}), got {flags.task}."
         )
     return tasks[flags.task]
-
-
-def ending(trajectory: Trajectory) -> str:
-    """How the game went, and the solution."""
-    turns = [message for message in trajectory.dialogue_history if isinstance(message, AgentTurn)]
-    rewards = sum(turn.reward or 0.0 for turn in turns)
-    total = f"{len(turns)} turn{'' if len(turns) == 1 else 's'}, {rewards:g} in all."
-    lines = {
-        StopReason.ENDED: f"The game is over after {total}",
-        StopReason.TURN_LIMIT: f"That was the last turn: {total}",
-        StopReason.POLICY_FAILED: f"Stopped after {total}",
-    }
-    first = lines.get(trajectory.stop_reason or StopReason.ENDED, f"The game broke off after {total}")
-    if trajectory.extra.get("solved") is True:
-        first = f"Right! {total}"
-    solution = trajectory.task.ground_truth
-    return f"{first}\nThe solution: {solution}" if solution else first
 
 
 def _read_line(prompt: str, typed: TextIO) -> str | None:

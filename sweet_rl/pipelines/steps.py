@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 import re
 import shlex
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -109,36 +109,31 @@ def in_rounds(rounds: Sequence[Sequence[Sequence[Step]]], folder: Path | None = 
     whose path has other signs than letters, digits, / . _ and - is as none.
     """
     told = folder is not None and _PLAIN.fullmatch(str(folder))
-    made_at, made_within = (
-        defaultdict[Path, set[str]](set),
-        defaultdict[Path, set[str]](set),
-    )  # by which steps
-    order: dict[str, int] = {}
+    made: list[tuple[str, str]] = []  # what steps of earlier rounds were the first to name, and which
     steps: list[Step] = []
     last: tuple[str, ...] = ()
     for chains in rounds:
-        new: list[tuple[Path, str]] = []
+        new: list[tuple[str, str]] = []
         for chain in chains:
             needs: tuple[str, ...] = ()
             for step in chain:
                 after = last
                 if told:  # files and folders there that it names, also within a word: `critic_lm=FOLDER/start/policy`
                     words = map(str, (*step.words, *step.flags.values()))
-                    paths = {Path(one) for word in words for one in _PLAIN.findall(word)}
-                    makers = {
-                        path: made_within[path].union(*(made_at[above] for above in path.parents))
-                        for path in paths
-                        if folder in path.parents
-                    }
-                    after = tuple(sorted(set[str]().union(*makers.values()), key=order.__getitem__))
+                    paths = {f"{Path(one)}/" for word in words for one in _PLAIN.findall(word)}
+                    inside = [
+                        path for path in paths if path.startswith(f"{folder}/") and path != f"{folder}/"
+                    ]
+                    makers = {path: set[str]() for path in inside}
+                    for (place, name), path in product(made, inside):
+                        if place.startswith(path) or path.startswith(place):
+                            makers[path].add(name)
+                    ahead = set[str]().union(*makers.values())
+                    after = tuple(name for name in dict.fromkeys(name for _, name in made) if name in ahead)
                     new += [(path, step.name) for path, names in makers.items() if not names]
                 steps.append(replace(step, needs=needs, after=after))
                 needs = (step.name,)
-        for path, name in new:
-            order.setdefault(name, len(order))
-            made_at[path].add(name)
-            for around in (path, *path.parents):
-                made_within[around].add(name)
+        made += new
         last = tuple(chain[-1].name for chain in chains if chain)
     return steps
 

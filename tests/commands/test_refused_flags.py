@@ -106,18 +106,23 @@ def test_in_question_games_a_model_needs_a_server():
     human("guess_my_city", env_model="gpt-4o", env_base_url="http://127.0.0.1:9/v1").check_human()
 
 
-def texts(path):
-    """The texts of a source file that may reach a person; what is filled in stands as WORD."""
-    if path.suffix != ".py":
-        yield path.read_text("utf-8")
-        return
-    tree = ast.parse(path.read_text("utf-8"))
-    pieces = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.JoinedStr):
-            yield "".join(part.value if isinstance(part, ast.Constant) else "WORD" for part in node.values)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in pieces:
-            yield node.value
+@cache
+def texts():
+    """The texts of the library that may reach a person, each with its file; what is filled in stands as WORD."""
+    found = []
+    for path in (path for kind in ("js", "html", "txt", "jinja") for path in PACKAGE.rglob(f"*.{kind}")):
+        found.append((path, path.read_text("utf-8")))
+    for path in PACKAGE.rglob("*.py"):
+        nodes = list(ast.walk(ast.parse(path.read_text("utf-8"))))
+        joined = [node for node in nodes if isinstance(node, ast.JoinedStr)]
+        pieces = {id(part) for node in joined for part in node.values}
+        for node in joined:
+            words = (part.value if isinstance(part, ast.Constant) else "WORD" for part in node.values)
+            found.append((path, "".join(words)))
+        for node in nodes:
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in pieces:
+                found.append((path, node.value))
+    return found
 
 
 def commands_in(text):
@@ -140,11 +145,9 @@ def flags_of(stage):
 
 
 def test_commands_that_are_printed_exist_with_their_flags():
-    kinds = ("*.py", "*.js", "*.html", "*.txt", "*.jinja")
-    sources = [path for kind in kinds for path in PACKAGE.rglob(kind)]
     named, wrong = set(), []
-    for path, text in ((source, text) for source in sources for text in texts(source)):
-        for stage, flags in commands_in(text):
+    for path, text in texts():
+        for stage, flags in commands_in(text) if "sweet-rl " in text else ():
             named.add(stage)
             known = flags_of(stage) if stage in stages() else ()
             wrong += [(path.name, stage)] if stage not in stages() else []
@@ -155,10 +158,8 @@ def test_commands_that_are_printed_exist_with_their_flags():
 
 def test_no_text_names_a_stage_as_a_script_that_an_installed_package_lacks():
     stage = re.compile(rf"(?<![\w.])(?:scripts/|visualizers/)?(?:{'|'.join(stages())})\.py\b")
-    sources = [path for path in PACKAGE.rglob("*.py") if path.parts[-2] != "sandbox"]
-    found = [
-        (path.name, match[0]) for path in sources for text in texts(path) for match in stage.finditer(text)
-    ]
+    named = [(path, text) for path, text in texts() if ".py" in text and path.parts[-2] != "sandbox"]
+    found = [(path.name, match[0]) for path, text in named for match in stage.finditer(text)]
     assert not found
 
 
