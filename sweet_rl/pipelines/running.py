@@ -29,7 +29,6 @@ from sweet_rl.chat.formats import folder_of
 from sweet_rl.cli.main import configure_process
 from sweet_rl.cli.stage import PARENT, STEP
 from sweet_rl.errors import ServiceError, UsageError
-from sweet_rl.pipelines.preflight import needed
 from sweet_rl.pipelines.steps import Step
 from sweet_rl.policies import parent_watchdog
 from sweet_rl.records import locked
@@ -120,6 +119,8 @@ def run_steps(
 
 def plan(steps: Sequence[Step], folder: Path) -> tuple[list[Step], list[str]]:
     """The steps that would run, and the plan in lines; nothing is run or written."""
+    from sweet_rl.pipelines.preflight import needed  # which no worker has to import
+
     records, to_run, lines = Records(folder, steps), dict[str, Step](), list[str]()
     states = {"new": "would run", "changed": "would run again", "begun": "would resume", "done": "done"}
     for number, step in enumerate(steps, 1):
