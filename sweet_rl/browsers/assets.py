@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from sweet_rl.browsers.page import Color
@@ -149,17 +150,13 @@ def tailwind_for(page: str) -> bytes:
         return tailwind()  # pages within pages, in writings of their own
     words = set(_WORDS.findall(text)) | set(_WORDS.findall(html.unescape(text)))
     always, by_class = _index()
-    wanted = {rule.place: rule for rule in always}
-    for word in words & by_class.keys():
-        for rule in by_class[word]:
-            if any(classes <= words for classes in rule.alternatives):
-                wanted[rule.place] = rule
-    return join_rules([wanted[place] for place in sorted(wanted)])
+    asked_for = (rule for word in words & by_class.keys() for rule in by_class[word])
+    found = (rule for rule in asked_for if any(classes <= words for classes in rule.alternatives))
+    return join_rules(sorted({*always, *found}))
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A rule: its enclosing `@media`, outermost first, and the classes of each selector."""
+class Rule(NamedTuple):
+    """A rule: its enclosing `@media`, outermost first, and the classes of each selector. In the order of the file."""
 
     place: int
     text: str

@@ -95,7 +95,9 @@ class Chromium(Browser):
         session = (await wire.send("Target.attachToTarget", targetId=target, flatten=True))["sessionId"]
         kind = {} if settings.network == "none" else {"resourceType": "Document"}
         commands: dict[str, Json] = {
-            **{"Page.enable": {}, "Log.enable": {}, "Inspector.enable": {}},
+            "Page.enable": {},
+            "Log.enable": {},
+            "Inspector.enable": {},
             "Emulation.setDeviceMetricsOverride": {**size, "deviceScaleFactor": 1, "mobile": False},
             "Emulation.setScriptExecutionDisabled": {"value": not settings.allow_scripts},
             "Fetch.enable": {"patterns": [{"urlPattern": "*", **kind}]},

@@ -110,7 +110,8 @@ class Firefox(Browser):
         if response.status == 200:
             headers = response.headers.items()
             content = {
-                **{"statusCode": 200, "reasonPhrase": "OK"},
+                "statusCode": 200,
+                "reasonPhrase": "OK",
                 "headers": [
                     {"name": name, "value": {"type": "string", "value": value}} for name, value in headers
                 ],

@@ -14,6 +14,10 @@ from sweet_rl.grading.sandbox.guest.values import MODULE, OBJECT
 
 _UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 
+Way = Literal["calls", "reads", "loops", "smallest"]
+"""What runs beside an answer: its calls; what is read of a value, too (`f(2).x`, `f(2).total()`); all calls that loops
+make; or the smallest part whose value crosses."""
+
 Ask = Callable[..., list[TestValue]]
 """Says what expressions are in the reference's namespace."""
 
@@ -63,23 +67,17 @@ class Divider(ast.NodeTransformer):
     """Takes the parts out that need an answer, and leaves the places of their values in the tuple."""
 
     def __init__(
-        self,
-        tree: ast.Expression,
-        under_test: frozenset[str],
-        kinds: Mapping[str, str],
-        ask: Ask,
-        way: Literal["calls", "reads", "smallest"],
+        self, tree: ast.Expression, under_test: frozenset[str], kinds: Mapping[str, str], ask: Ask, way: Way
     ) -> None:
-        self._tree, self._under_test, self._kinds, self._ask = tree, under_test, kinds, ask
-        self._reads = way == "reads"  # beside the answer, too: `f(2).x`, `f(2).total()`
-        self._imported = {name for name, kind in kinds.items() if "import" in kind}
-        self._takes_smallest = way == "smallest"
+        self._tree, self._under_test, self._kinds, self._ask, self._way = tree, under_test, kinds, ask, way
         self._bound = bound(tree)
         self._inside: list[ast.expr] = []
         self._imports: dict[str, None] = {}
 
     def divided(self, crossing: frozenset[str] = frozenset()) -> Part:
         """The test; raises `NotDivisible`."""
+        if self._way == "loops":
+            return looked_up(self._tree, self._under_test, self._kinds, self._ask)._replace(crossing=crossing)
         rest: Any = self.visit(self._tree.body)
         imports, parts = "\n".join(self._imports), len(self._inside)
         if ast.unparse(rest) == f"{VALUES}[0]":
@@ -92,14 +90,18 @@ class Divider(ast.NodeTransformer):
     def visit(self, node: ast.AST) -> ast.AST:
         """What stands outside in the place of a part."""
         if not isinstance(node, ast.expr):
-            if isinstance(node, ast.comprehension) and self._takes_smallest and self._needs_answer(node.iter):
+            if (
+                isinstance(node, ast.comprehension)
+                and self._way == "smallest"
+                and self._needs_answer(node.iter)
+            ):
                 node.iter = _parsed(f"[*{ast.unparse(node.iter)}]")
             return super().generic_visit(node)
         if not self._needs_answer(node):
             return node
         if isinstance(node, ast.Name):
             raise NotDivisible(f"it needs {node.id!r}, to which an answer could give any meaning")
-        if self._takes_smallest:
+        if self._way == "smallest":
             before = len(self._inside)
             try:
                 return super().generic_visit(
@@ -135,7 +137,9 @@ class Divider(ast.NodeTransformer):
                     first = root(inner)
                     name = first.id if isinstance(first, ast.Name) else ""
                     is_own = name in self._bound or hasattr(builtins, name)
-                    is_function = isinstance(inner.func, ast.Name | ast.Lambda) or name in self._imported
+                    is_function = isinstance(
+                        inner.func, ast.Name | ast.Lambda
+                    ) or "import" in self._kinds.get(name, "")
                     most = 99 if is_object and is_own else int(is_function)  # `f(2).same(4)` says too much
                     if len(inner.args) + len(inner.keywords) > most + ast.unparse(inner.func).endswith(
                         "islice"
@@ -207,7 +211,7 @@ class Divider(ast.NodeTransformer):
         if self._kinds[name.id] == "class":
             return True
         if isinstance(node, ast.Attribute):
-            return self._reads and self._is_use(node.value)
+            return self._way == "reads" and self._is_use(node.value)
         if not isinstance(node, ast.Call) or isinstance(node.func, ast.Name):
             return isinstance(node, ast.Call)
         if node.args or node.keywords:  # `f(1)(2)`, not `f(1).equals(2)`

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any, NamedTuple
 
-from sweet_rl.grading.divider import LOOKED_UP, Ask, Divider, NotDivisible, Part, looked_up, read, root
+from sweet_rl.grading.divider import LOOKED_UP, Ask, Divider, NotDivisible, Part, Way, read, root
 from sweet_rl.grading.sandbox import Job, Outcome, Program, Sandbox, TestValue
 from sweet_rl.grading.sandbox.guest.crossing import LIBRARIES
 from sweet_rl.grading.sandbox.guest.values import MODULE
@@ -135,13 +135,13 @@ def _plan(task: Task, sandbox: Sandbox) -> Plan:
     wanted, tests, why = ask(expressions), [Part(one) for one in expressions], dict[int, str]()
     left = {at: tree for at, tree in enumerate(trees) if tree}  # else evaluating it says what it is
     classes = frozenset(name for name, kind in kinds.items() if kind == "class")
-    libraries = frozenset({LIBRARIES})
-    ways: list[tuple[Any, frozenset[str]]] = [
-        ("calls", frozenset()),
-        ("reads", frozenset()),
+    nothing, libraries = frozenset[str](), frozenset({LIBRARIES})
+    ways: list[tuple[Way, frozenset[str]]] = [
+        ("calls", nothing),
+        ("reads", nothing),
         ("calls", classes - under_test | libraries),
-        (looked_up, frozenset()),
-        (looked_up, classes | libraries),
+        ("loops", nothing),
+        ("loops", classes | libraries),
         ("smallest", libraries),
     ]
     for way, crossing in ways:
@@ -149,10 +149,7 @@ def _plan(task: Task, sandbox: Sandbox) -> Plan:
         for at in left:
             try:
                 tree = ast.parse(expressions[at].strip(" \t"), mode="eval")
-                if way is looked_up:
-                    tried[at] = looked_up(tree, under_test, kinds, ask)._replace(crossing=crossing)
-                else:
-                    tried[at] = Divider(tree, under_test, kinds, ask, way).divided(crossing)
+                tried[at] = Divider(tree, under_test, kinds, ask, way).divided(crossing)
             except NotDivisible as error:
                 why.setdefault(at, str(error))
         if not tried:

@@ -332,9 +332,11 @@ class Worker:
             self._process = subprocess.Popen(
                 [sys.executable, "-S", "-s", "-P", "-B", "-c", start_code(inner.fileno())],
                 env={
-                    **{"PYTHONHASHSEED": "0", "LD_BIND_NOW": "1"},
+                    "PYTHONHASHSEED": "0",
+                    "LD_BIND_NOW": "1",
                     "MALLOC_ARENA_MAX": "1",  # others would take address space, 64 MiB for each thread
-                    **{"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+                    "OPENBLAS_NUM_THREADS": "1",
+                    "OMP_NUM_THREADS": "1",
                 },
                 cwd="/",
                 stdin=subprocess.DEVNULL,

@@ -156,17 +156,6 @@ class WinRate:
     losses: int
     rate: Estimate
 
-    @property
-    def text(self) -> str:
-        """Wins, ties, losses and the rate with its interval, on one line for people."""
-        total = self.wins + self.ties + self.losses
-        if not total:
-            return "No page has an outcome: there is no win rate."
-        return (
-            f"A wins {self.wins}, ties {self.ties}, loses {self.losses} of {total} pages; "
-            f"win rate {self.rate} % (a tie is half a win; 95 % interval over tasks)"
-        )
-
 
 def win_rate(outcomes: Sequence[tuple[str, Outcome]]) -> WinRate:
     """Fold (task_id, outcome) of each page into the win rate of run A."""
@@ -316,7 +305,13 @@ class Comparison:
 
     def _report(self, by: str, outcomes: Sequence[tuple[str, Outcome]]) -> None:
         result, path_a, path_b = win_rate(outcomes), self._flags.run_a, self._flags.run_b
-        print(f"A: {path_a}\nB: {path_b}\njudge: {by}\n\n{result.text}\n")
+        text = "No page has an outcome: there is no win rate."
+        if outcomes:
+            text = (
+                f"A wins {result.wins}, ties {result.ties}, loses {result.losses} of {len(outcomes)} pages; "
+                f"win rate {result.rate} % (a tie is half a win; 95 % interval over tasks)"
+            )
+        print(f"A: {path_a}\nB: {path_b}\njudge: {by}\n\n{text}\n")
         del self._counts[""]
         for label, count in self._counts.items():
             if count:

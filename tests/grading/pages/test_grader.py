@@ -251,14 +251,14 @@ def test_grades_of_real_pages_are_those_of_the_plain_arithmetic(tmp_path, plain_
         Chromium.find()
     except UsageError as error:
         pytest.skip(str(error))
-    tasks = load_tasks(str(shared / "data/colbench/frontend_tasks_500.jsonl"), num_tasks=12)
+    tasks = load_tasks(str(shared / "data/colbench/frontend_tasks_500.jsonl"), num_tasks=6)
 
     async def render():
         async with open_renderer(RenderSettings()) as renderer:
             return await asyncio.gather(*(renderer.render(task.ground_truth) for task in tasks))
 
-    pages = dict(zip(map(str, range(12)), asyncio.run(render()), strict=True))
-    pairs = [(str(number), str((number + 1) % 12)) for number in range(12)]
+    pages = dict(zip(map(str, range(6)), asyncio.run(render()), strict=True))
+    pairs = [(str(number), str((number + 1) % 6)) for number in range(6)]
     all_agree(pairs, pages, tmp_path, plain_grades)
 
 

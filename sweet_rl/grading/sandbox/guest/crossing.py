@@ -164,6 +164,12 @@ def _named(name: str) -> Any:
     return getattr(sys.modules[module or "builtins"], last)
 
 
+def _defaultdict(factory: str, items: Any) -> Any:
+    if factory and factory not in _FACTORIES:
+        raise NotPlainData("a defaultdict of an answer's own")
+    return _named("collections.defaultdict")(_named(factory) if factory else None, items)
+
+
 def _array(items: Any, dtype: str) -> Any:
     if _named("numpy.dtype")(dtype).kind not in _PLAIN_KINDS:
         raise NotPlainData("an array of objects")
@@ -254,21 +260,17 @@ _TAKEN: dict[str, tuple[str, _Take]] = {
     ),
 }
 
-_MADE = frozenset({*_SAME, "ipaddress.ip_address", "pandas.Timestamp", "pandas.Timedelta"})
+_MADE = frozenset(
+    {
+        *_SAME,
+        *"float complex range set frozenset iter ipaddress.ip_address pandas.Timestamp pandas.Timedelta".split(),
+    }
+)
+_FACTORIES = frozenset("int float str list dict set".split())
 _MAKERS: dict[str, Callable[..., Any]] = {
-    **{"float": float, "complex": complex, "range": range, "set": set, "frozenset": frozenset, "iter": iter},
-    "collections.defaultdict": lambda name, items: _named("collections.defaultdict")(_FACTORIES[name], items),
+    "collections.defaultdict": _defaultdict,
     "numpy.array": _array,
     "pandas.Index": _index,
     "pandas.Series": _series,
     "pandas.DataFrame": _frame,
-}
-_FACTORIES: dict[str, Any] = {
-    "int": int,
-    "float": float,
-    "str": str,
-    "list": list,
-    "dict": dict,
-    "set": set,
-    "": None,
 }
