@@ -22,6 +22,7 @@ _ALSO_PLAIN = frozenset({"builtins", "collections", "decimal", "fractions", "num
 _NUMBER, _TEXT, _ITEMS = int | float | complex, str | bytes, list | tuple | set | frozenset
 _KINDS = (_TEXT, _ITEMS, dict)
 _PLAIN_KINDS = "biufcSUM"  # of arrays
+_FACTORIES = {"int": int, "float": float, "str": str, "list": list, "dict": dict, "set": set, "": None}
 
 
 def apart(value: Any, classes: Collection[str]) -> Any:
@@ -164,12 +165,6 @@ def _named(name: str) -> Any:
     return getattr(sys.modules[module or "builtins"], last)
 
 
-def _defaultdict(factory: str, items: Any) -> Any:
-    if factory and factory not in _FACTORIES:
-        raise NotPlainData("a defaultdict of an answer's own")
-    return _named("collections.defaultdict")(_named(factory) if factory else None, items)
-
-
 def _array(items: Any, dtype: str) -> Any:
     if _named("numpy.dtype")(dtype).kind not in _PLAIN_KINDS:
         raise NotPlainData("an array of objects")
@@ -266,9 +261,8 @@ _MADE = frozenset(
         *"float complex range set frozenset iter ipaddress.ip_address pandas.Timestamp pandas.Timedelta".split(),
     }
 )
-_FACTORIES = frozenset("int float str list dict set".split())
 _MAKERS: dict[str, Callable[..., Any]] = {
-    "collections.defaultdict": _defaultdict,
+    "collections.defaultdict": lambda name, items: _named("collections.defaultdict")(_FACTORIES[name], items),
     "numpy.array": _array,
     "pandas.Index": _index,
     "pandas.Series": _series,
