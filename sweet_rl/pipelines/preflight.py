@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from sweet_rl.browsers.page import RenderFlags
 from sweet_rl.chat.formats import model_path
@@ -87,12 +87,14 @@ class Needed(NamedTuple):
 
 def needed(step: Step, seconds: float | None, steps: Sequence[Step]) -> Needed:
     """A rough estimate: 16 bytes a trained weight, shared as the flags say, and the activations of one pass."""
-    flags = _flags(step)
+    flags = SimpleNamespace(**step.settings)
     if step.run == "simulate_interactions":
         return Needed(seconds, flags.num_tasks * flags.repeats * _DIALOGUE_BYTES)
     if step.run not in _TRAINS:
         return Needed(seconds)
-    made_of = {_flags(one).save_path: str(_flags(one).pretrain) for one in steps if one.run in _TRAINS}
+    made_of = {
+        one.settings["save_path"]: str(one.settings["pretrain"]) for one in steps if one.run in _TRAINS
+    }
     name = str(flags.pretrain)
     while name in made_of and not Path(name, "config.json").is_file():  # as large as what it is made of
         name = made_of.pop(name)
@@ -149,7 +151,7 @@ def look(steps: Sequence[Step], folder: Path, every: Sequence[Step]) -> Iterator
 
     programs, packages, talks, models = list[str](), list[str](), list[Step](), list[str]()
     for step in steps:
-        flags, setting = _flags(step), f"--set stages.{step.name}.with"
+        flags, setting = SimpleNamespace(**step.settings), f"--set stages.{step.name}.with"
         programs += step.launcher[:1]
         if step.run == COPY and not Path(flags.input_path).is_file():
             seen, repair = f"there is no file {flags.input_path!r}", published_data(Path(flags.input_path))
@@ -199,11 +201,6 @@ def look(steps: Sequence[Step], folder: Path, every: Sequence[Step]) -> Iterator
         yield Finding("WRONG", "servers", str(error), "correct the file")
         return
     yield from asyncio.run(look_at_servers(dict.fromkeys(servers)))
-
-
-def _flags(step: Step) -> Any:
-    """A step's flags by name, defaults included."""
-    return SimpleNamespace(**{**step.defaults, **step.settings})
 
 
 def gpu_bytes() -> float:
@@ -263,7 +260,7 @@ def look_at_model(name: str) -> Finding:
 
 def servers_of(step: Step, *, late: bool) -> list[Server]:
     """The human's server and the agent's, where they have one; `late`: it is not needed at once."""
-    flags, found = _flags(step), list[Server]()
+    flags, found = SimpleNamespace(**step.settings), list[Server]()
     world, human = world_of(flags.world), built(HumanFlags, vars(flags))
     cast = Cast(world=world, options=options_of(world, vars(flags)), human=human)
     cast.check_human()

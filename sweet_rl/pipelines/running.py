@@ -27,9 +27,11 @@ from typing import Final, Literal
 from sweet_rl import tracking
 from sweet_rl.chat.formats import folder_of
 from sweet_rl.cli.main import configure_process
+from sweet_rl.cli.parse import joined_flags, stage_flags
 from sweet_rl.cli.stage import PARENT, STEP
 from sweet_rl.errors import ServiceError, UsageError
-from sweet_rl.pipelines.steps import Step
+from sweet_rl.flags import REQUIRED
+from sweet_rl.pipelines.steps import Step, function_of
 from sweet_rl.policies import parent_watchdog
 from sweet_rl.records import locked
 from sweet_rl.runs.facts import place_of, read_record, unchanged
@@ -363,8 +365,10 @@ def _place(record: Mapping[str, Json], path: str) -> Path:
 
 
 def _other_settings(step: Step, record: Mapping[str, Json]) -> str:
-    theirs, defaults = record["step"]["flags"], step.defaults
-    ours = json.loads(without_secrets(json.dumps({**defaults, **step.settings}, default=str)))
+    theirs, function = record["step"]["flags"], function_of(step.run)
+    flags = (*stage_flags(function), *joined_flags(function, step.settings))
+    defaults = {one.name: one.default for one in flags if one.default is not REQUIRED}
+    ours = json.loads(without_secrets(json.dumps(step.settings, default=str)))
     for name, value in ours.items():
         before = theirs.get(name, defaults.get(name))
         how = name in _HOW and not (name == "resume" and name in step.flags)  # ours, not the pipeline's

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from sweet_rl import tracking
 from sweet_rl.cli.main import load
-from sweet_rl.cli.parse import joined_flags, stage_flags, with_defaults
+from sweet_rl.cli.parse import stage_flags
 from sweet_rl.cli.stage import recorded, settings_of
 from sweet_rl.errors import UsageError
 from sweet_rl.openai_client import shown
@@ -58,15 +58,8 @@ class Step:
 
     @property
     def settings(self) -> dict[str, Json]:
-        """Every flag with its value, defaults included, as the record of its run has them."""
+        """Every flag with its value, defaults and those of its world included, as the record of its run has them."""
         return settings_of(function_of(self.run), self.words, self._called)
-
-    @property
-    def defaults(self) -> dict[str, Json]:
-        """The defaults of its flags, those of its world among them."""
-        return with_defaults(function_of(self.run), {}) | {
-            one.name: one.default for one in joined_flags(function_of(self.run), self.settings)
-        }
 
     @property
     def _called(self) -> dict[str, Any]:

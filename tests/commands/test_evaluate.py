@@ -175,18 +175,12 @@ def game(word, sample, rewards, ended):
     history = [{"role": "user", "content": "Questions:\n"}]
     for number, reward in enumerate(rewards):
         said = f"{word} {number}?"
-        turn = {
-            "role": "assistant",
-            "content": said,
-            "input": f"[{number}]",
-            "output": said,
-            "reward": reward,
-        }
-        history += [turn, {"role": "user", "content": "No."}]
+        turn = {"role": "assistant", "content": said, "output": said, "input": f"[{number}]"}
+        history += [turn | {"reward": reward}, {"role": "user", "content": "No."}]
     task = {
-        "task_id": f"twenty_questions/{word}",
         "problem_description": "Questions:\n",
         "ground_truth": word,
+        "task_id": f"twenty_questions/{word}",
     }
     row = {"task": task, "dialogue_history": history, "answer": None, "reward": float(sum(rewards))}
     stop = {"stop_reason": "ended" if ended else "turn_limit"}
@@ -244,10 +238,9 @@ def test_failed_episodes_are_counted_and_left_out(games, capsys):
     ("change", "flags", "message"),
     [
         ({"reward": None}, {"k": 2}, r"holds no rewards.*sweet-rl evaluate_code"),
-        *(
-            ({}, {flag: value}, message)
-            for flag, value, message in (("k", 3, "3"), ("k", 0, "--k"), ("margin", 0, "--margin"))
-        ),
+        ({}, {"k": 3}, "3"),
+        ({}, {"k": 0}, "--k"),
+        ({}, {"margin": 0}, "--margin"),
     ],
 )
 def test_what_cannot_be_reported_is_refused(games, change, flags, message):

@@ -16,7 +16,7 @@ from tests.states import without_record
 
 WRITES_NOTHING = set("fetch_model runs serve_credit serve_env serve_shop serve_simulator show_tokens".split())
 TRAINING = {"train_batch_size": 4, "micro_train_batch_size": 2, "max_len": 1024, "eval_fraction": 0.0}
-TRAINING |= {"quiet": True, "device": "cpu"}
+TRAINING |= {"quiet": True, "device": "cpu", "max_samples": 8}
 ONLINE = [
     *("policy_lm=tiny", "critic_lm=tiny", "rollout_size=2", "eval_size=1", "iterations=1", "warmup_iter=1"),
     *("epochs=1", "actor_epochs=1", "batch_size=2", "max_new_tokens=4", "max_steps=2", "use_wandb=false"),
@@ -135,7 +135,7 @@ def test_the_stages_of_sweet_rl(tmp_path, monkeypatch):
     assert {entry["flag"] for entry in trained["inputs"] if "sha256" in entry} == {"pretrain", "dataset"}
     step = next((tmp_path / "steps").glob("checkpoint-*"))
     kept("merge_adapters", str(step), "merged")
-    kept("sample_best_of_n", "runs/a.jsonl", "s.jsonl", "sft", best_of_n=4, max_tokens=8, device="cpu",
+    kept("sample_best_of_n", "runs/a.jsonl", "s.jsonl", "sft", best_of_n=4, max_tokens=8, data_fraction=0.4, device="cpu",
          quiet=True)  # fmt: skip
     ranked = kept("rank_best_of_n", "s.jsonl", "r.jsonl", agent, device="cpu", quiet=True)
     assert ranked["status"] == "finished"
