@@ -23,15 +23,9 @@ from sweet_rl.serving import listening
 from sweet_rl.types import Message, Observation
 from tests.test_openai_client import OK, client_of, no_wait, says
 
-BODY = {
-    "model": "m",
+BODY = {"model": "m", "temperature": 0, "top_p": 1.0, "max_tokens": 4096, "seed": 7, "top_k": 0, "min_p": 0.0}
+BODY |= {
     "messages": [{"role": "system", "content": "Rules."}, {"role": "user", "content": "Hi."}],
-    "temperature": 0,
-    "top_p": 1.0,
-    "max_tokens": 4096,
-    "seed": 7,
-    "top_k": 0,
-    "min_p": 0.0,
     "repetition_penalty": 1.0,
 }
 FOLDED = [{"role": "user", "content": "Rules.\n\nHi."}]
@@ -190,11 +184,9 @@ def test_a_refusal_that_names_no_field_of_ours_changes_nothing(status, words):
 
 
 def test_a_server_that_refuses_whatever_it_is_sent_ends():
-    failed, bodies, _ = talk(
-        lambda _: True, 400, error("Invalid value: `temperature`, `top_p`, `seed`, `max_tokens`")
-    )
-    assert isinstance(failed, RequestFailed)
-    assert len(bodies) < 10
+    words = error("Invalid value: `temperature`, `top_p`, `seed`, `max_tokens`")
+    failed, bodies, _ = talk(lambda _: True, 400, words)
+    assert isinstance(failed, RequestFailed) and len(bodies) < 10
 
 
 async def test_many_requests_at_once_teach_a_server_once():
@@ -207,11 +199,10 @@ async def test_many_requests_at_once_teach_a_server_once():
 
     async with client_of(answer) as (client, asked):
         replies = await asyncio.gather(*(client.chat({"model": "m", "seed": n}) for n in range(20)))
-        stats = client.stats
     assert [reply.content for reply in replies] == ["hello"] * 20
-    assert len(asked) == stats.requests <= 40
-    assert stats.changes == [change for change in stats.changes if "seed is sent as random_seed" in change]
-    assert len(stats.changes) == 1
+    assert len(asked) == client.stats.requests <= 40
+    (change,) = client.stats.changes
+    assert "seed is sent as random_seed" in change
 
 
 @pytest.mark.parametrize(
@@ -238,8 +229,7 @@ async def test_many_requests_at_once_teach_a_server_once():
 )  # fmt: skip
 def test_a_context_that_is_full_is_told_by_code_or_words(status, words):
     failed, bodies, changes = talk(lambda _: True, status, words)
-    assert failed.failure.kind == "context_full"
-    assert (len(bodies), changes) == (1, [])
+    assert (failed.failure.kind, len(bodies), changes) == ("context_full", 1, [])
 
 
 @pytest.mark.parametrize(
@@ -265,8 +255,7 @@ def test_a_limit_of_another_kind_is_no_full_context(status, words, kind):
 )
 def test_an_empty_account_ends_the_run(status, words):
     failed, bodies, _ = talk(lambda _: True, status, words)
-    assert isinstance(failed, ServiceError)
-    assert len(bodies) == 1
+    assert isinstance(failed, ServiceError) and len(bodies) == 1
 
 
 def chat(*answers, any_reply=True, attempts=2, server_wait_s=0, sleep=no_wait):
@@ -295,14 +284,10 @@ REPLIES = {
     "text parts": (choice(content=[{"type": "text", "text": "H"}, {"type": "text", "text": "i"}]), ("Hi", "stop", None), None),
     "a thinking part": (
         choice(content=[{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "Hi"}]),
-        ("Hi", "stop", "hm"),
-        None,
-    ),
+        ("Hi", "stop", "hm"), None),
     "a reasoning part": (
         choice(content=[{"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}, {"type": "output_text", "text": "Hi", "annotations": ["x"]}]),
-        ("Hi", "stop", "hm"),
-        None,
-    ),
+        ("Hi", "stop", "hm"), None),
     "a field of thoughts": (choice(content="Which?", reasoning_content="hm"), ("Which?", "stop", "hm"), None),
     "openrouter's field of thoughts": (choice(content="Which?", reasoning="hm"), ("Which?", "stop", "hm"), None),
     "thoughts between tags": (choice(content="<think>hm</think>\n\nWhich?", reasoning_content=None), ("Which?", "stop", "hm"), None),
@@ -351,20 +336,19 @@ FAULTS = {
 @pytest.mark.parametrize("any_reply", [True, False])
 def test_what_a_server_did_is_asked_for_again_and_then_a_failure(name, any_reply):
     kind, asked = chat(says(FAULTS[name]), any_reply=any_reply)
-    assert kind in {"server_error", "empty_reply", "malformed_reply"}
-    assert asked == 2
+    assert kind in {"server_error", "empty_reply", "malformed_reply"} and asked == 2
     assert chat(says(FAULTS[name]), says(), any_reply=any_reply) == (("hello", "stop", None), 2)
 
 
 def test_a_reply_in_pieces_is_put_together():
     pieces = [
-        {"role": "assistant"},
-        {"reasoning": "h"},
-        {"reasoning": "m"},
-        {"content": "H"},
-        {"content": "i"},
+        ("role", "assistant"),
+        ("reasoning", "h"),
+        ("reasoning", "m"),
+        ("content", "H"),
+        ("content", "i"),
     ]
-    frames = [{"choices": [{"index": 0, "delta": delta}]} for delta in pieces]
+    frames = [{"choices": [{"index": 0, "delta": {name: value}}]} for name, value in pieces]
     end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "length"}]}
     text = "".join(f"data: {json.dumps(frame)}\n\n" for frame in [*frames, end])
     headers = {"Content-Type": "text/event-stream"}
@@ -384,10 +368,7 @@ async def test_fields_and_headers_of_ones_own_are_sent_and_null_leaves_a_field_o
     async with client_of(answer, request=fields, headers=headers) as (client, _):
         await client.chat(BODY)
     ((headers, body),) = heard
-    assert body == {
-        **{key: value for key, value in BODY.items() if key != "top_p"},
-        "reasoning_effort": "low",
-    }
+    assert body == {key: value for key, value in BODY.items() if key != "top_p"} | {"reasoning_effort": "low"}
     assert (headers["api-key"], headers["X-Title"]) == ("k", "t")
 
 
@@ -420,23 +401,18 @@ async def test_a_server_whose_process_starts_is_waited_for():
     app = web.Application()
     app.router.add_post("/v1/chat/completions", says())
     async with listening(app, "127.0.0.1", port):
-        reply = await asking
+        assert (await asking).content == "hello"
         await client.close()
-    assert reply.content == "hello"
 
 
 @pytest.mark.parametrize(
     ("variables", "through"),
     [
-        ({"HTTP_PROXY": "PROXY"}, True),
-        ({"http_proxy": "PROXY"}, True),
-        ({"ALL_PROXY": "PROXY"}, True),
-        ({"HTTPS_PROXY": "PROXY"}, False),
-        ({"HTTP_PROXY": "PROXY", "NO_PROXY": "localhost,127.0.0.1"}, False),
-        ({"HTTP_PROXY": "PROXY", "NO_PROXY": "example.org"}, True),
-        ({}, False),
+        ({"HTTP_PROXY": "PROXY"}, True), ({"http_proxy": "PROXY"}, True), ({"ALL_PROXY": "PROXY"}, True),
+        ({"HTTPS_PROXY": "PROXY"}, False), ({"HTTP_PROXY": "PROXY", "NO_PROXY": "localhost,127.0.0.1"}, False),
+        ({"HTTP_PROXY": "PROXY", "NO_PROXY": "example.org"}, True), ({}, False),
     ],
-)
+)  # fmt: skip
 async def test_proxies_of_the_environment_are_honoured(variables, through, monkeypatch):
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
@@ -455,8 +431,7 @@ async def test_proxies_of_the_environment_are_honoured(variables, through, monke
             monkeypatch.setenv(name, value.replace("PROXY", f"http://127.0.0.1:{port}"))
         async with client_of(says()) as (client, asked):
             await client.chat(BODY)
-            assert len(asked) == (not through)
-    assert bool(forwarded) == through
+    assert (len(asked), bool(forwarded)) == (not through, through)
 
 
 LEFT = "the server's own default holds"
@@ -489,9 +464,8 @@ async def one_turn(quirk, port):
     temperature = 0.5 if quirk == "claude" else 0
     policy = OpenAIPolicy(client, "m", system_prompt="Rules.", api=api, temperature=temperature)
     try:
-        result = (
-            await policy.act(Observation("t", (Message("user", "Hi."),), 3))
-        ).completion.finish_reason.value
+        turn = await policy.act(Observation("t", (Message("user", "Hi."),), 3))
+        result = turn.completion.finish_reason.value
     except EpisodeError as error:
         result = error.failure.kind
     except ServiceError:

@@ -65,8 +65,8 @@ class TokenizerChat:
     """
 
     def __init__(self, tokenizer: Any) -> None:
+        name = tokenizer.name_or_path
         if not tokenizer.chat_template:
-            name = tokenizer.name_or_path
             raise UsageError(
                 f"The tokenizer of {name!r} has no chat template: put chat_template.jinja there."
             )
@@ -74,7 +74,6 @@ class TokenizerChat:
         self._in_parts = self.folds_system = False
         self._in_parts = not self._shows(Message("user", _PROBE))
         if self._in_parts and not self._shows(Message("user", _PROBE)):
-            name = tokenizer.name_or_path
             raise UsageError(f"The chat template of {name!r} does not show a user's message: repair it.")
         self.folds_system = not self._shows(Message("system", _PROBE), Message("user", "Hi."))
 
@@ -124,12 +123,10 @@ class TokenizerChat:
 
     def _apply(self, messages: Sequence[Message | Entry], *, open_turn: bool = True) -> str:
         entries = list(map(as_entry, messages))
-        if self.folds_system:
-            entries = fold_system(entries)
-        if self._in_parts:
-            for entry in entries:
-                if isinstance(entry["content"], str):
-                    entry["content"] = [{"type": "text", "text": entry["content"]}]
+        entries = fold_system(entries) if self.folds_system else entries
+        for entry in entries if self._in_parts else ():
+            if isinstance(entry["content"], str):
+                entry["content"] = [{"type": "text", "text": entry["content"]}]
         options: dict[str, Any] = {"add_generation_prompt": open_turn, "tokenize": False}
         try:
             with _bounded():
@@ -224,13 +221,10 @@ class InstructedChat:
                 break
             del kept[1:3]
         if length > self._max_context and not self._told:
-            self._told = True
+            self._told, begins = True, messages[0].content[:60]
             _LOG.warning(
-                "A dialogue that begins %r has %d tokens without its oldest exchanges, of which max_context "
-                "reads the last %d: not the instructions. Raise it, or leave out such tasks. (Said once.)",
-                messages[0].content[:60],
-                length,
-                self._max_context,
+                f"A dialogue that begins {begins!r} has {length} tokens without its oldest exchanges, of which max_context "
+                f"reads the last {self._max_context}: not the instructions. Raise it, or leave out such tasks. (Said once.)"
             )
         return text
 
@@ -260,11 +254,8 @@ def read_back(text: str) -> tuple[str, list[Entry], str] | None:
         return None
     prompt, _, behind = text.rpartition(opened)
     _, *parts = _HEADING.split(prompt)
-    roles, texts = parts[::2], parts[1::2]
-    messages = [
-        {"role": role, "content": content.removesuffix("\n\n")}
-        for role, content in zip(roles, texts, strict=True)
-    ]
+    both = zip(parts[::2], parts[1::2], strict=True)
+    messages = [{"role": role, "content": content.removesuffix("\n\n")} for role, content in both]
     return text[: first.start()], messages, behind
 
 
@@ -391,10 +382,8 @@ def tell_of_search(model: str, what: str) -> None:
     """
     if not Path(model_path(model)).is_dir():
         if model.startswith((".", "/", "~")) or model.count("/") > 1:
-            raise UsageError(
-                f"{what} could be loaded from {model!r}: there is no such folder, and a model of the hub is named like "
-                "owner/name."
-            )
+            why = "there is no such folder, and a model of the hub is named like owner/name."
+            raise UsageError(f"{what} could be loaded from {model!r}: {why}")
         if not without_hub_if_silent():
             _LOG.warning("%s is no folder here: looking for it in the local cache and on the hub.", model)
 

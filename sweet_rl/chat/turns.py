@@ -193,9 +193,8 @@ class TurnTemplate:
     def has_marks(self, text: str) -> bool:
         """Whether a special token stands in a text, or what the template begins and a turn begins with."""
         begin, header = self._marks.begin.strip(), self.header.strip()
-        return any(token in text for token in self.specials) or bool(
-            begin and header and begin in text and header in text
-        )
+        opens = bool(begin and header) and begin in text and header in text
+        return opens or any(token in text for token in self.specials)
 
     def opens(self, prompt: str) -> bool:
         """Whether a prompt ends as the template's generation prompt does."""
@@ -302,8 +301,7 @@ class TurnTemplate:
             places = ((rest.find(form), form) for form in forms if form in rest)
             at, mark = min(places, key=lambda one: (one[0], -len(one[1])), default=(-1, ""))
             if at < 0:
-                messages.append(Message(role, rest))
-                return messages
+                return [*messages, Message(role, rest)]
             messages.append(Message(role, rest[:at]))
             rest = rest[at + len(mark) :]
             role = "assistant" if role == "user" else "user"

@@ -101,14 +101,8 @@ class WorldEnvironment(Environment[Say, Heard, Played]):
         if self._episode is None:
             return Played()
         one, rewards = self._episode.trajectory, list(self._episode.rewards)
-        return Played(
-            episode_id=self._name,
-            step_count=len(rewards),
-            task_id=one.task.task_id,
-            sample_index=one.sample_index,
-            rewards=rewards,
-            stop_reason=one.stop_reason,
-        )
+        whose = {"episode_id": self._name, "task_id": one.task.task_id, "sample_index": one.sample_index}
+        return Played(step_count=len(rewards), rewards=rewards, stop_reason=one.stop_reason, **whose)
 
 
 def _heard(episode: SteppedEpisode, text: str, *, reward: float | None = None, done: bool = False) -> Heard:

@@ -39,6 +39,7 @@ _PROBE_S = 5.0  # for a machine of the cluster to accept a connection; Ray itsel
 _ANSWERS = 64  # that a worker grades together, at most: enough to keep its sandbox busy, few to do again
 
 Tokens = Sequence[Sequence[int]]
+Scores = list[list[list[float]]]
 Build = Callable[[], Any]
 """Makes a part, in the worker: an object whose coroutines are asked by name. It may have `facts` to know beforehand."""
 
@@ -166,8 +167,9 @@ class Workers:
             if self._failed_starts < _ATTEMPTS:
                 self._start()
             else:
+                why = first_line(error).rstrip(".")
                 self._broken = ServiceError(
-                    f"{_ATTEMPTS} Ray workers in a row died before they were ready: {first_line(error).rstrip('.')}"
+                    f"{_ATTEMPTS} Ray workers in a row died before they were ready: {why}"
                 )
         else:
             self._failed_starts = 0
@@ -182,10 +184,8 @@ class Workers:
         self._actors.remove(worker.actor)
         with contextlib.suppress(self._errors.RayError):  # where it is only out of reach, it must not stay
             self._kill(worker.actor, no_restart=True)
-        print(
-            f"The Ray worker {worker.name} has died: {first_line(error).rstrip('.')}. What it had in hand is done again.",
-            file=sys.stderr,
-        )
+        died = f"The Ray worker {worker.name} has died: {first_line(error).rstrip('.')}."
+        print(f"{died} What it had in hand is done again.", file=sys.stderr)
         self._start()
 
 
@@ -321,9 +321,7 @@ class ScoringPart:
         self._opened = opened  # lives as long as the worker
         self.facts = [(scorer.has_value_head, scorer.context_length) for scorer in scorers]
 
-    async def score(
-        self, place: int, contexts: Tokens, candidates: Sequence[Tokens]
-    ) -> list[list[list[float]]]:
+    async def score(self, place: int, contexts: Tokens, candidates: Sequence[Tokens]) -> Scores:
         return await self._scorers[place].score(contexts, candidates)
 
 
@@ -341,8 +339,8 @@ class RayScorer:
     has_value_head: bool
     context_length: int | None
 
-    async def score(self, contexts: Tokens, candidates: Sequence[Tokens]) -> list[list[list[float]]]:
-        found: list[list[list[float]]] = await self.workers.ask("score", self.place, contexts, candidates)
+    async def score(self, contexts: Tokens, candidates: Sequence[Tokens]) -> Scores:
+        found: Scores = await self.workers.ask("score", self.place, contexts, candidates)
         return found
 
 

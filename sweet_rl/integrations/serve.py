@@ -67,24 +67,17 @@ def serve_env(flags: Sessions, choice: WorldChoice, options: Options, /) -> None
 
     async def serve() -> None:
         async with open_world(replace(choice, options=asdict(options))) as world:
-            app = create_fastapi_app(
-                lambda: WorldEnvironment(world),
-                Say,
-                Heard,
-                concurrency_config=ConcurrencyConfig(
-                    max_concurrent_envs=flags.sessions, session_timeout=flags.session_idle_s
-                ),
-                state_cls=Played,
-            )
+            limits = {"max_concurrent_envs": flags.sessions, "session_timeout": flags.session_idle_s}
+            at_once: Any = {"concurrency_config": ConcurrencyConfig(**limits), "state_cls": Played}
+            app = create_fastapi_app(lambda: WorldEnvironment(world), Say, Heard, **at_once)
             guarded = Guarded(app, flags.host, Limits(), flags.session_idle_s)
             most = guarded.limits.body_bytes
             server = uvicorn.Server(uvicorn.Config(guarded, log_level="warning", ws_max_size=most))
             logging.getLogger("uvicorn.error").addFilter(in_one_line)
             with usable(flags.host, flags.at_port):
                 listening = socket.create_server((flags.host, flags.at_port))
-            print(
-                f"Serving {world.world.name} at http://{flags.host}:{listening.getsockname()[1]}", flush=True
-            )
+            place = f"http://{flags.host}:{listening.getsockname()[1]}"
+            print(f"Serving {world.world.name} at {place}", flush=True)
             dropping = asyncio.create_task(drop_slow(server, guarded.limits.headers_s))
             await server.serve(sockets=[listening])
             dropping.cancel()
@@ -147,9 +140,8 @@ def serve_credit(flags: ServeCreditFlags, scorers: ScorerFlags, /) -> None:
         async with scorers_of(name, base, scorers) as opened:
             critic, reference = models_of(opened, name, base, flags.tokenizer)
             chat = cache(lambda: TokenizerChat.from_pretrained(flags.tokenizer or str(flags.critic)))
-            app = credit_application(
-                DialogueCritic(critic, reference, chat, flags.advantage), facts, host=flags.host
-            )
+            scorer = DialogueCritic(critic, reference, chat, flags.advantage)
+            app = credit_application(scorer, facts, host=flags.host)
             await serving.serve(app, flags.host, flags.at_port, on_ready=ready)
 
     asyncio.run(serve())
@@ -179,10 +171,8 @@ def credit_application(
         return web.json_response({"status": "ok", **facts})
 
     async def credit(request: web.Request) -> web.Response:
-        if request.content_type != "application/json":
-            raise web.HTTPUnsupportedMediaType(
-                text=f"The Content-Type must be application/json, got {request.content_type}."
-            )
+        if (kind := request.content_type) != "application/json":
+            raise web.HTTPUnsupportedMediaType(text=f"The Content-Type must be application/json, got {kind}.")
         hidden, dialogues = _read(await request.read())
         async with lock:  # one request after the other
             if running:  # what a client began that has gone away is computed to its end
@@ -207,9 +197,8 @@ def credit_application(
             words = (error.text or error.reason).strip()
             return web.json_response({"error": words}, status=error.status)
 
-    app = web.Application(
-        client_max_size=limits.body_bytes, middlewares=[errors_as_json, guard(host, limits)]
-    )
+    layers = [errors_as_json, guard(host, limits)]
+    app = web.Application(client_max_size=limits.body_bytes, middlewares=layers)
     app.router.add_post("/credit", credit)
     app.router.add_get("/health", health)
     return app
@@ -225,9 +214,8 @@ def _read(body: bytes) -> tuple[list[str | None], list[list[Message]]]:
         raise DataError(f"is not JSON ({error})", field="body") from error
     dialogues = asked.get("dialogues") if isinstance(asked, dict) else None
     if not isinstance(dialogues, list):
-        raise DataError(
-            "must be a list", field="dialogues", value=asked, repair='[{"hidden": "...", "messages": [...]}]'
-        )
+        repair = '[{"hidden": "...", "messages": [...]}]'
+        raise DataError("must be a list", field="dialogues", value=asked, repair=repair)
     hidden: list[str | None] = []
     messages: list[list[Message]] = []
     for place, one in enumerate(dialogues):

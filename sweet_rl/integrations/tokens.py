@@ -44,15 +44,12 @@ def token_rows(episode: Trajectory, tokenizer: Any, encoding: Encoding | None = 
     taken = [message for message in episode.dialogue_history if message.role == "assistant"]
     for number, turn in enumerate(taken):
         if not isinstance(turn, AgentTurn) or not turn.token_ids:
-            raise UsageError(
-                f"Turn {number} of {episode.key} has no token ids. Play with --agent transformers or vllm; "
-                "other trainers learn from tokens as they were sampled."
-            )
+            repair = "Play with --agent transformers or vllm; other trainers learn from tokens as they were sampled."
+            raise UsageError(f"Turn {number} of {episode.key} has no token ids. {repair}")
         if not _is_of(turn, tokenizer, encoding):
-            raise UsageError(
-                f"The token ids of turn {number} of {episode.key} are not its text in the tokenizer of "
-                f"{tokenizer.name_or_path!r}. Name the tokenizer of the model that sampled them."
-            )
+            problem = f"are not its text in the tokenizer of {tokenizer.name_or_path!r}"
+            repair = "Name the tokenizer of the model that sampled them."
+            raise UsageError(f"The token ids of turn {number} of {episode.key} {problem}. {repair}")
         if before is None or not turn.input.startswith(before):
             rows.append(TokenRow(encoding.encode(turn.input)))
         else:
@@ -84,11 +81,10 @@ def agent_turns(
     prompt_ids: Sequence[int], response_ids: Sequence[int], mask: Sequence[int], encoding: Encoding
 ) -> list[AgentTurn]:
     """The turns of a row, each with its prompt as text: what a critic scores."""
-    turns = []
-    for start, end in runs(mask):
-        given = encoding.decode([*prompt_ids, *response_ids[:start]])
-        turns.append(agent_turn(response_ids[start:end], encoding, given))
-    return turns
+    return [
+        agent_turn(response_ids[start:end], encoding, encoding.decode([*prompt_ids, *response_ids[:start]]))
+        for start, end in runs(mask)
+    ]
 
 
 def agent_turn(ids: Sequence[int], encoding: Encoding, given: str = "") -> AgentTurn:
@@ -102,12 +98,8 @@ def agent_turn(ids: Sequence[int], encoding: Encoding, given: str = "") -> Agent
 
 def runs(mask: Sequence[int]) -> list[tuple[int, int]]:
     """Where the turns of a row are: first place, and the one behind the last."""
-    found = []
-    for own, places in groupby(range(len(mask)), key=lambda place: bool(mask[place])):
-        if own:
-            first, *rest = places
-            found.append((first, (rest or [first])[-1] + 1))
-    return found
+    own = (list(places) for own, places in groupby(range(len(mask)), key=lambda at: bool(mask[at])) if own)
+    return [(places[0], places[-1] + 1) for places in own]
 
 
 def centred(credit: Sequence[Credit], groups: Sequence[Hashable]) -> list[Credit]:

@@ -149,7 +149,6 @@ class SteppedEpisode:
         return self._opened.world.succeeded(one.reward, one.extra, self._opened.options)
 
     async def begin(self) -> None:
-        """Begin an episode, which whoever holds it closes; by default the next repeat of the first task."""
         self._seen = await self._live.begin()
         if self._seen is None:
             await self._end()
@@ -160,10 +159,8 @@ class SteppedEpisode:
         if self.trajectory.stop_reason is not None:
             raise UsageError("The episode is over: begin another one.")
         if not self._awaits_turn:
-            raise UsageError(
-                "The episode takes no turn: one is under way or was broken off, or it was closed. Wait for "
-                "that turn, or begin another episode."
-            )
+            problem = "The episode takes no turn: one is under way or was broken off, or it was closed."
+            raise UsageError(f"{problem} Wait for that turn, or begin another episode.")
         if not isinstance(said, str | Generation):
             raise UsageError(f"A turn of the agent is a text, got {said!r}.")
         self._awaits_turn = False
@@ -193,9 +190,8 @@ class SteppedEpisode:
             self.trajectory = await self._opened.grader.submit(self.trajectory)
         if self.trajectory.reward is None:
             unknown = Failure("no_reward", "the episode has no reward, and nothing says why")
-            raise EpisodeError(
-                self.trajectory.stop_reason or StopReason.WORLD_FAILED, self.trajectory.error or unknown
-            )
+            why = self.trajectory.stop_reason or StopReason.WORLD_FAILED
+            raise EpisodeError(why, self.trajectory.error or unknown)
 
 
 def tasks_of(choice: WorldChoice) -> tuple[World, list[Task]]:
@@ -246,12 +242,7 @@ class OpenWorld:
     begun: Counter[str]
 
     async def begin(self, task_id: str | None = None, sample_index: int | None = None) -> SteppedEpisode:
-        """Begin an episode, which whoever holds it closes.
-
-        Args:
-            task_id: whose; default: the first task.
-            sample_index: which repeat of the task it is; default: the next one.
-        """
+        """Begin an episode, which whoever holds it closes; by default the next repeat of the first task."""
         name = next(iter(self.tasks)) if task_id is None else task_id
         if not isinstance(name, str) or name not in self.tasks:
             raise no_such(f"task of {self.world.name}", name, list(self.tasks)[:20])
@@ -260,10 +251,8 @@ class OpenWorld:
             raise UsageError(f"sample_index must be a whole number from 0, got {index!r}.")
         index = int(index)
         self.begun[name] = max(self.begun[name], index + 1)
-        planned = Episode(self.tasks[name], index, derive_seed(self.seed, name, index))
-        env = self.make_env()
-        live = LiveEpisode(planned, env, self.provenance)
-        episode = SteppedEpisode(live, env, self)
+        planned, env = Episode(self.tasks[name], index, derive_seed(self.seed, name, index)), self.make_env()
+        episode = SteppedEpisode(LiveEpisode(planned, env, self.provenance), env, self)
         await episode.begin()
         return episode
 
@@ -329,12 +318,12 @@ def skyrl_rows(choice: WorldChoice) -> list[dict[str, Json]]:
 
 def verl_rows(choice: WorldChoice) -> list[dict[str, Json]]:
     """Rows for verl, whose loop takes the name of the task; the solution is there for critics alone."""
-    rows = []
-    for place, task in enumerate(tasks_of(choice)[1]):
-        row: dict[str, Json] = {"data_source": NAME, "agent_name": NAME, "prompt": _asked(task)}
-        row["reward_model"] = {"style": "rule", "ground_truth": task.ground_truth}
-        rows.append(row | {"extra_info": {"task_id": task.task_id, "index": place}})
-    return rows
+    return [
+        {"data_source": NAME, "agent_name": NAME, "prompt": _asked(task)}
+        | {"reward_model": {"style": "rule", "ground_truth": task.ground_truth}}
+        | {"extra_info": {"task_id": task.task_id, "index": place}}
+        for place, task in enumerate(tasks_of(choice)[1])
+    ]
 
 
 def _asked(task: Task) -> list[dict[str, str]]:

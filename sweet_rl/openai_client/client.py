@@ -28,21 +28,15 @@ from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.openai_client import base_url_from, shown
 from sweet_rl.openai_client.dialect import Dialect
 from sweet_rl.openai_client.replies import ChatReply, body_of, failed_status, read_chat, read_texts
-from sweet_rl.openai_client.retries import (
-    AttemptFailed,
-    Limiter,
-    RequestFailed,
-    RetryPolicy,
-    Spent,
-    limiter_of,
-)
+from sweet_rl.openai_client.retries import AttemptFailed, RequestFailed, RetryPolicy, Spent, limiter_of
 from sweet_rl.types import Failure, Json
 
 T = TypeVar("T")
+Fields = dict[str, Json]
+Read = Callable[[Fields], T]
+"""Reads a reply."""
 
-_RESUME: Final = (
-    "What had finished is on disk: the same command (with --to_continue where it has it) resumes it."
-)
+_RESUME = "What had finished is on disk: the same command (with --to_continue where it has it) resumes it."
 _PROBE_TIMEOUT_S: Final = 10.0
 _START_S: Final = 1.0
 """How often a server that is starting is asked."""
@@ -68,10 +62,6 @@ class _Endpoint:
     proxy: str | None = None
     outstanding: int = 0
     resting_until: float = 0.0
-
-    @property
-    def limiter(self) -> Limiter:
-        return limiter_of(self.base_url)
 
     def url(self, route: str) -> str:
         """Of a route; what a query holds (an API's version, a key) belongs behind it."""
@@ -147,11 +137,8 @@ class OpenAIClient:
             raise UsageError(
                 f"base_urls must be an address like http://host:8000/v1, or several, got {urls!r}."
             )
-        self._endpoints = [
-            _Endpoint(url, None if direct else _proxy_of(url))
-            for one in urls
-            for url in base_url_from("", 0, one)
-        ]
+        each = [url for one in urls for url in base_url_from("", 0, one)]
+        self._endpoints = [_Endpoint(url, None if direct else _proxy_of(url)) for url in each]
         self._key = (api_key or "").strip() or "EMPTY"
         if not (self._key.isascii() and self._key.isprintable()):
             raise UsageError("The API key holds characters that no key has; check where it comes from.")
@@ -181,9 +168,8 @@ class OpenAIClient:
             ServiceError: no server answers, or it refuses every request: a person must act.
         """
         reply, sent = await self._send("chat/completions", body, partial(read_chat, any_reply=any_reply))
-        return (
-            reply if sent.get("messages") == body.get("messages") else replace(reply, sent=sent["messages"])
-        )
+        as_given = sent.get("messages") == body.get("messages")
+        return reply if as_given else replace(reply, sent=sent["messages"])
 
     async def complete(self, body: Mapping[str, Json]) -> list[dict[str, Json]]:
         """One text completion request; returns the raw choices.
@@ -203,9 +189,8 @@ class OpenAIClient:
             ServiceError: it does not answer, or refuses.
         """
         try:
-            return (
-                await self._send("models", None, lambda data: list(map(dict, data["data"])), needed=needed)
-            )[0]
+            found = await self._send("models", None, lambda data: [*map(dict, data["data"])], needed=needed)
+            return found[0]
         except RequestFailed as error:
             if not needed:
                 return []
@@ -223,13 +208,8 @@ class OpenAIClient:
         return ", ".join(shown(endpoint.base_url) for endpoint in self._endpoints)
 
     async def _send(
-        self,
-        route: str,
-        body: Mapping[str, Json] | None,
-        read: Callable[[dict[str, Json]], T],
-        *,
-        needed: bool = True,
-    ) -> tuple[T, dict[str, Json]]:
+        self, route: str, body: Mapping[str, Json] | None, read: Read[T], *, needed: bool = True
+    ) -> tuple[T, Fields]:
         """What was read of the reply, and the request as the server took it."""
         asking, own = body is not None, self._request if body is not None else {}
         wanted = {**(body or {}), **own}
@@ -239,19 +219,16 @@ class OpenAIClient:
             self.stats.model = str(wanted.get("model", ""))
         tried: set[_Endpoint] = set()
         spent = Spent(self._retry, asyncio.get_running_loop().time())
+
+        def load(one: _Endpoint) -> tuple[bool, bool, float]:
+            level = limiter_of(one.base_url).level
+            return one in tried, one.resting_until > time.monotonic(), one.outstanding / level
+
         async with self._free:
             while True:
                 if len(tried) == len(self._endpoints):
                     tried.clear()
-                now = time.monotonic()
-                endpoint = min(
-                    self._endpoints,
-                    key=lambda one: (
-                        one in tried,
-                        one.resting_until > now,
-                        one.outstanding / one.limiter.level,
-                    ),
-                )
+                endpoint = min(self._endpoints, key=load)
                 sent = dialect.applied(wanted)
                 try:
                     result = await self._attempt(endpoint, route, sent if asking else None, read, spent)
@@ -259,14 +236,12 @@ class OpenAIClient:
                     change = dialect.learn(wanted, sent, failed) if asking else None
                     if change is not None:
                         self.stats.retries["adapted"] += 1
-                        if (
-                            change
-                        ):  # said once, and recorded: the server is sent something else than was meant
+                        if change:  # said once, and recorded: what is sent is not what was meant
                             words = f"{shown(endpoint.base_url)} refused a request ({shown(failed.detail)}): {change}"
                             self.stats.changes.append(words)
                             print(f"{words}, from now on.", file=sys.stderr)
                         continue
-                    alive = endpoint.limiter.accepted_at >= spent.began
+                    alive = limiter_of(endpoint.base_url).accepted_at >= spent.began
                     wait_s = self._until_it_is_up(endpoint, failed)
                     in_vain = self._waits_until is not None and not self._heard and failed.starting
                     if wait_s is None and not in_vain:
@@ -292,23 +267,19 @@ class OpenAIClient:
         now = time.monotonic()
         if self._waits_until is None:
             self._waits_until = now + self._retry.server_wait_s
-            print(
-                f"{shown(endpoint.base_url)} is not up yet ({shown(failed.detail) or failed.kind}): waiting for it, at most "
-                f"{self._retry.server_wait_s:g} s (--server_wait_s).",
-                file=sys.stderr,
+            why, most = (
+                shown(failed.detail) or failed.kind,
+                f"{self._retry.server_wait_s:g} s (--server_wait_s)",
             )
+            said = f"{shown(endpoint.base_url)} is not up yet ({why}): waiting for it, at most {most}."
+            print(said, file=sys.stderr)
         return _START_S if now < self._waits_until else None
 
     async def _attempt(
-        self,
-        endpoint: _Endpoint,
-        route: str,
-        body: dict[str, Json] | None,
-        read: Callable[[dict[str, Json]], T],
-        spent: Spent,
+        self, endpoint: _Endpoint, route: str, body: Fields | None, read: Read[T], spent: Spent
     ) -> T:
         """Wait for a place and send once; the server's limiter learns from what becomes of it."""
-        limiter, mark = endpoint.limiter, object()
+        limiter, mark = limiter_of(endpoint.base_url), object()
         payload = None if body is None else json.dumps(body).encode()
         spent.ticket = spent.ticket or limiter.ticket()
         endpoint.outstanding += 1
@@ -343,8 +314,8 @@ class OpenAIClient:
         return result
 
     async def _exchange(
-        self, endpoint: _Endpoint, route: str, payload: bytes | None, read: Callable[[dict[str, Json]], T]
-    ) -> tuple[dict[str, Json], T]:
+        self, endpoint: _Endpoint, route: str, payload: bytes | None, read: Read[T]
+    ) -> tuple[Fields, T]:
         """Send once; sort whatever goes wrong. Returns the reply, and what was read of it."""
         if self._session is None:
             self._session = self._new_session(self._retry.timeout_s)
@@ -370,13 +341,10 @@ class OpenAIClient:
             raise AttemptFailed("malformed_reply", detail) from error
 
     def _new_session(self, timeout_s: float) -> aiohttp.ClientSession:
+        headers = {"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"}
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),  # places are given out before
-            headers={
-                "Authorization": f"Bearer {self._key}",
-                "Content-Type": "application/json",
-                **self._headers,
-            },
+            headers=headers | self._headers,
             timeout=aiohttp.ClientTimeout(total=timeout_s),
             cookie_jar=aiohttp.DummyCookieJar(),
         )

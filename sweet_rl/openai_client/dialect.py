@@ -36,36 +36,30 @@ _NEUTRAL: Final[Mapping[str, tuple[Json, ...]]] = {
 """Values that turn a field off, in the order in which they are tried."""
 
 _REFUSES: Final = re.compile(
-    r"unsupported|not (be )?(support|permit|allow|recogni|accept|implement|available|valid|found|find)|unknown|"
+    r"(?i)unsupported|not (be )?(support|permit|allow|recogni|accept|implement|available|valid|found|find)|unknown|"
     r"unrecogni|unexpected|forbid|invalid|extra|deprecated|must|only|cannot|can't|should|range|default|greater|"
-    r"less|exceed|too (large|small|high|big|low)|maximum|minimum|at (most|least)",
-    re.IGNORECASE,
+    r"less|exceed|too (large|small|high|big|low)|maximum|minimum|at (most|least)"
 )
 _UNKNOWN: Final = re.compile(
-    r"unsupported|not (support|permit|allow|recogni|accept|implement)|unknown|unrecogni|unexpected|forbid|"
-    r"extra|deprecated|cannot find|no such|additional propert",
-    re.IGNORECASE,
+    r"(?i)unsupported|not (support|permit|allow|recogni|accept|implement)|unknown|unrecogni|unexpected|forbid|"
+    r"extra|deprecated|cannot find|no such|additional propert"
 )
-_NOT_BOTH: Final = re.compile(
-    r"\bboth\b|only one|mutually|together|in combination|simultaneously", re.IGNORECASE
-)
+_NOT_BOTH: Final = re.compile(r"(?i)\bboth\b|only one|mutually|together|in combination|simultaneously")
 _INSTEAD: Final = re.compile(
     r"(?:\buse|\btry|\bmean|\bwith|\bby|\bto|\bfavou?r of|\bis)\s+(?:the\s+)?(?:parameter\s+|field\s+)?"
     r"[`'\"]?([A-Za-z]\w*_\w+|(?<=[`'\"])\w+)"
 )
 _NUMBER: Final = r"`?(-?\d[\d,_]*(?:\.\d+)?)`?"
 _MOST: Final = re.compile(
-    r"(?:<=|≤|less than or equal to|at most|no more than|up to|(?:not |n't )exceed|"
+    r"(?i)(?:<=|≤|less than or equal to|at most|no more than|up to|(?:not |n't )exceed|"
     r"maximum(?: (?:value|allowed|number|of|is|output|completion|new|tokens?))*:?|\bmax(?: (?:value|is))*:?|limit(?: (?:is|of))*:?|"
     rf"between {_NUMBER} and|from {_NUMBER} to|[\[(]\s*{_NUMBER}\s*,)\s*{_NUMBER}"
-    rf"|> {_NUMBER},? which is the maximum",
-    re.IGNORECASE,
+    rf"|> {_NUMBER},? which is the maximum"
 )
 _NO_SYSTEM: Final = re.compile(
-    r"(system|developer)\W+(role|message|prompt|instruction|content)s?\b|role\W.{0,60}\b(system|developer)\b"
+    r"(?is)(system|developer)\W+(role|message|prompt|instruction|content)s?\b|role\W.{0,60}\b(system|developer)\b"
     r"|\b(system|developer)\b.{0,40}\brole|role.{0,60}(should be|must be|expected|one of).{0,40}user"
-    r"|first message|(does|do) not support.{0,10}system",
-    re.IGNORECASE | re.DOTALL,
+    r"|first message|(does|do) not support.{0,10}system"
 )
 
 
@@ -115,10 +109,8 @@ class Dialect:
             return None
         if self.applied(body) != sent:
             return ""
-        known = {change[:3] for change in self._changes}
-        for change in _changes_for(
-            sent, failed.error.words, failed.error.fields, refused=failed.kind == "bad_request"
-        ):
+        known, refused = {change[:3] for change in self._changes}, failed.kind == "bad_request"
+        for change in _changes_for(sent, failed.error.words, failed.error.fields, refused=refused):
             if change[:3] not in known:
                 self._changes.append(change)
                 return change.words

@@ -32,16 +32,15 @@ _FAULTS: Final = frozenset(
 """Reasons for which a reply ended because of the server: it was loading, shutting down, out of resources."""
 
 _CONTEXT_FULL: Final = re.compile(
-    r"context[ _]?(length|window|size|limit)|tokens_limit_reached|max_prompt_tokens"
+    r"(?i)context[ _]?(length|window|size|limit)|tokens_limit_reached|max_prompt_tokens"
     r"|(prompt|input|message|conversation|text)s?\b[^.]{0,40} too (long|large)|too many (input |prompt )?tokens"
     r"|reduce the length of|input token count|range of input length"
     r"|maximum (prompt|input|sequence) length|max_(model|seq|input)_len"
-    r"|`?inputs`? (tokens \+|must have less than)|(prompt|input)\b[^.]{0,60}tokens?\b[^.]{0,40}exceed",
-    re.IGNORECASE,
+    r"|`?inputs`? (tokens \+|must have less than)|(prompt|input)\b[^.]{0,60}tokens?\b[^.]{0,40}exceed"
 )
 _TAGS: Final = re.compile(r"<(style|script).*?(?:</\1>|\Z)|<[^<>]*>", re.DOTALL)
-_RATE: Final = re.compile(r"per (minute|day|hour)|rate.?limit|\bTPM\b", re.IGNORECASE)
-_UNPAID: Final = re.compile(r"insufficient[_ ](quota|balance|credits?|funds)|credit balance", re.IGNORECASE)
+_RATE: Final = re.compile(r"(?i)per (minute|day|hour)|rate.?limit|\bTPM\b")
+_UNPAID: Final = re.compile(r"(?i)insufficient[_ ](quota|balance|credits?|funds)|credit balance")
 _WORDS: Final = "error errors message msg detail details fieldViolations description reason metadata raw exception".split()
 """Where an error's sentences stand, in the order in which they are read."""
 
@@ -105,9 +104,8 @@ def server_error(body: Json) -> ServerError:
             if inner is not None:
                 read(inner)
             elif text := " ".join(_TAGS.sub(" ", value).split()):
-                words.append(
-                    "".join(filter(str.isprintable, text))
-                )  # it is printed: no control of a terminal
+                # it is printed: no control of a terminal
+                words.append("".join(filter(str.isprintable, text)))
         elif isinstance(value, list | tuple):
             for one in value:
                 read(one)
@@ -146,9 +144,8 @@ def _json_in(text: str) -> Json:
 def body_of(content: bytes) -> dict[str, Json]:
     """The object of a successful response."""
     if content.lstrip()[:1] == b"<":
-        raise AttemptFailed(
-            "malformed_reply", f"a web page came, no JSON: {server_error(content).words[:200]!r}"
-        )
+        said = server_error(content).words[:200]
+        raise AttemptFailed("malformed_reply", f"a web page came, no JSON: {said!r}")
     streamed = content.lstrip().startswith((b"data:", b"event:", b":"))
     data = _joined(content.decode()) if streamed else json.loads(content)
     if b"\\ud" in content.lower():
@@ -232,21 +229,20 @@ def read_chat(data: Mapping[str, Json], *, any_reply: bool) -> ChatReply:
     if nothing and (reason is FinishReason.OTHER or (text is None and reason is FinishReason.STOP)):
         said = f"the content is {'null' if text is None else 'empty'} (finish_reason {choice.get('finish_reason')})"
         raise AttemptFailed("empty_reply", said)
-    if not any_reply:
-        refused = f"the model or its provider's filter refused to reply: {content[:200]!r}"
-        only = "the model wrote thoughts, no answer (finish_reason {}); where its tokens were used up, allow more of them. It ends: {!r}"
-        for holds, kind, why in (
-            (reason is FinishReason.REFUSED, "model_refused", refused),
-            (
-                reason is FinishReason.TOOL_CALLS,
-                "tool_call",
-                "the model called a tool instead of writing a text",
-            ),
-            (nothing, "empty_reply", f"the model wrote nothing (finish_reason {reason})"),
-            (empty, "only_thoughts", only.format(reason, (thoughts or "")[-100:])),
-        ):
-            if holds:
-                raise AttemptFailed(kind, why, can_pass=False)
+    if any_reply:
+        return ChatReply(content, reason, thoughts)
+    kind = why = ""
+    if reason is FinishReason.REFUSED:
+        kind, why = "model_refused", f"the model or its provider's filter refused to reply: {content[:200]!r}"
+    elif reason is FinishReason.TOOL_CALLS:
+        kind, why = "tool_call", "the model called a tool instead of writing a text"
+    elif nothing:
+        kind, why = "empty_reply", f"the model wrote nothing (finish_reason {reason})"
+    elif empty:
+        why = f"the model wrote thoughts, no answer (finish_reason {reason}); where its tokens were used up, allow more of them"
+        kind, why = "only_thoughts", f"{why}. It ends: {(thoughts or '')[-100:]!r}"
+    if kind:
+        raise AttemptFailed(kind, why, can_pass=False)
     return ChatReply(content, reason, thoughts)
 
 

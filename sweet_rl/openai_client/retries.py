@@ -8,7 +8,7 @@ import itertools
 import random
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final
@@ -131,9 +131,8 @@ class Spent:
         patient = failed.turned_away or lost
         self._lost += lost
         self._charged += not patient
-        wait_s = self.policy.wait_s(
-            self.requests, failed.retry_after_s, source, _CROWDED_WAIT_S if patient else None
-        )
+        most_s = _CROWDED_WAIT_S if patient else None
+        wait_s = self.policy.wait_s(self.requests, failed.retry_after_s, source, most_s)
         self._waited_s += wait_s if patient else 0.0
         if self._charged >= self.policy.attempts or self._waited_s > self.policy.patience_s:
             return None
@@ -142,17 +141,13 @@ class Spent:
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
     """Seconds from a Retry-After header, which holds a number or an HTTP date."""
-    value = headers.get("Retry-After")
-    if value is None:
-        return None
+    value = headers.get("Retry-After", "")
     try:
         return max(0.0, float(value))
     except ValueError:
-        pass
-    try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-    except (TypeError, ValueError, OverflowError):
-        return None
+        with suppress(TypeError, ValueError, OverflowError):
+            return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    return None
 
 
 FIRST_LEVEL: Final = 32.0

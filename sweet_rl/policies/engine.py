@@ -51,7 +51,6 @@ class Engine:
 
     The tokens of a text depend on its prompt and its seed only, up to rounding, as with
     `sweet_rl.policies.decoding.Decoder`, which writes the same ones.
-
     """
 
     def __init__(
@@ -155,9 +154,8 @@ class Engine:
         tokens_R, logprobs_R = write_tokens(logps_RV, [row.request for row in rows.values()], draws_R)
         finished = []
         going: dict[Text, dict[int, list[_Row]]] = {text: {} for text in texts}
-        for (number, row), token, logprob in zip(
-            rows.items(), tokens_R.tolist(), logprobs_R.tolist(), strict=True
-        ):
+        drawn = zip(rows.items(), tokens_R.tolist(), logprobs_R.tolist(), strict=True)
+        for (number, row), token, logprob in drawn:
             row.token_ids.append(token)
             row.logprobs.append(logprob)
             ended = token in self._end_ids

@@ -67,14 +67,9 @@ class OpenAIPolicy:
             raise UsageError(f"client must be an OpenAIClient: OpenAIClient({client!r}).")
         if api not in {"completions", "chat"}:
             raise UsageError(f"api must be completions or chat, got {api!r}.")
-        self.name = model
-        self._client = client
-        self.system_prompt = system_prompt
-        self._format = chat_format or PlainChat()
-        self._api = api
-        self._temperature = temperature
-        self._max_tokens = max_tokens
-        self._seed = seed
+        self.name, self._client, self.system_prompt = model, client, system_prompt
+        self._format, self._api = chat_format or PlainChat(), api
+        self._temperature, self._max_tokens, self._seed = temperature, max_tokens, seed
         self._server = None if server == "auto" else _Server(server, None)
         self._discovering = asyncio.Lock()
         self._sampling = asyncio.Semaphore(_SAMPLES_IN_FLIGHT)
@@ -107,9 +102,8 @@ class OpenAIPolicy:
             async with self._sampling:
                 return [completion for completion, _ in await self._complete(prompt, n, seed)]
 
-        tasks = [
-            asyncio.create_task(several(prompt, seed)) for prompt, seed in zip(prompts, seeds, strict=True)
-        ]
+        both = zip(prompts, seeds, strict=True)
+        tasks = [asyncio.create_task(several(prompt, seed)) for prompt, seed in both]
         try:
             return await asyncio.gather(*tasks)
         finally:
@@ -131,9 +125,8 @@ class OpenAIPolicy:
                 completions += await ask(server, prompt, n - len(completions), part)
         except RequestFailed as error:
             full = error.failure.kind == "context_full"
-            raise EpisodeError(
-                StopReason.CONTEXT_FULL if full else StopReason.POLICY_FAILED, error.failure
-            ) from error
+            why = StopReason.CONTEXT_FULL if full else StopReason.POLICY_FAILED
+            raise EpisodeError(why, error.failure) from error
         return completions[:n]
 
     async def _ask_completions(
@@ -163,10 +156,8 @@ class OpenAIPolicy:
         """One completion, whatever `n` is: the next request has another seed."""
         body = self._sampling_fields(server, seed) | {"messages": json.loads(prompt)}
         reply = await self._client.chat(body, any_reply=True)
-        given = prompt if reply.sent is None else as_json(reply.sent)
-        return [
-            (Completion(reply.content, finish_reason=reply.finish_reason, thoughts=reply.thoughts), given)
-        ]
+        said = Completion(reply.content, finish_reason=reply.finish_reason, thoughts=reply.thoughts)
+        return [(said, prompt if reply.sent is None else as_json(reply.sent))]
 
     def _sampling_fields(self, server: _Server, seed: int) -> dict[str, Json]:
         penalty = _PENALTIES.get(server.owner)

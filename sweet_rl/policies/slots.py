@@ -26,8 +26,7 @@ _CALL_BYTES = 70_000
 _CALL_BYTES_ON_GPU = 20_000_000
 
 _HARMLESS = frozenset(
-    """is_causal position_ids position_embeddings use_cache cache_position output_attentions
-    output_router_logits""".split()
+    "is_causal position_ids position_embeddings use_cache cache_position output_attentions output_router_logits".split()
 )
 """What models hand to every attention and what changes nothing here."""
 
@@ -47,11 +46,9 @@ class Slots:
 
     def resize(self, kept: Sequence[int], slots: int, places: int) -> None:
         """So many slots of so many places; the slots `kept`, in their order, become the first ones."""
-        for number, (keys, values) in self._layers.items():
-            self._layers[number] = (
-                _resized(keys, kept, slots, places),
-                _resized(values, kept, slots, places),
-            )
+        for number, layer in self._layers.items():
+            keys, values = (_resized(states, kept, slots, places) for states in layer)
+            self._layers[number] = keys, values
         self.slots, self.places = slots, places
 
     def copy(self, source: int, target: int, places: int) -> None:
@@ -63,9 +60,8 @@ class Slots:
     def of_layer(self, number: int, like: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         """Keys and values of a layer, made when it is first read; `like` are some tokens' [N, H, D]."""
         if number not in self._layers:
-            keys, values = (
-                one.new_zeros(self.slots, one.shape[1], self.places, one.shape[2]) for one in like
-            )
+            shapes = [(self.slots, one.shape[1], self.places, one.shape[2]) for one in like]
+            keys, values = (one.new_zeros(shape) for one, shape in zip(like, shapes, strict=True))
             self._layers[number] = keys, values
         return self._layers[number]
 
@@ -139,21 +135,16 @@ class Reading:
         """What several tokens of one text find [n, H, G, D]."""
         heads, groups = query_nHGD.shape[1:3]
         first = max(0, one.begin + 1 - window)
-        keys, values = (
-            states[one.slot, :, None, first : one.end].expand(heads, groups, -1, -1) for states in memory
-        )
+        seen = slice(first, one.end)
+        keys, values = (states[one.slot, :, None, seen].expand(heads, groups, -1, -1) for states in memory)
         whole = one.begin == 0 and one.end <= window
         key = (one.begin, one.end, first, window)
         if not whole and key not in self._masks:  # which tokens see which [n, T]; the same for all layers
             distance_nT = torch.arange(one.begin, one.end)[:, None] - torch.arange(first, one.end)
             self._masks[key] = ((distance_nT >= 0) & (distance_nT < window)).to(self._device)
+        query_HGnD, mask_nT = query_nHGD.permute(1, 2, 0, 3), None if whole else self._masks[key]
         found_HGnD = scaled_dot_product_attention(
-            query_nHGD.permute(1, 2, 0, 3),
-            keys,
-            values,
-            attn_mask=None if whole else self._masks[key],
-            is_causal=whole,
-            scale=scale,
+            query_HGnD, keys, values, attn_mask=mask_nT, is_causal=whole, scale=scale
         )
         return found_HGnD.permute(2, 0, 1, 3)
 

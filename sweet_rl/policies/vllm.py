@@ -100,11 +100,8 @@ class VLLMServer:
                 now = time.monotonic()
                 late = now - began > self._start_timeout_s
                 if late or not self.running:
-                    problem = (
-                        f"was not ready after {self._start_timeout_s:g} s"
-                        if self.running
-                        else "did not start"
-                    )
+                    slow = f"was not ready after {self._start_timeout_s:g} s"
+                    problem = slow if self.running else "did not start"
                     raise ServiceError(f"The vLLM server for {self.model!r} {problem}. {self._log_tail()}")
                 if now - shown >= _PROGRESS_S:
                     shown = now
@@ -163,9 +160,8 @@ class VLLMServer:
                     start_new_session=True,
                 )
         except OSError as error:
-            raise UsageError(
-                f"The log of vLLM cannot be written to {str(self.log_path)!r}: {error}"
-            ) from error
+            where = str(self.log_path)
+            raise UsageError(f"The log of vLLM cannot be written to {where!r}: {error}") from error
 
     async def _healthy(self) -> bool:
         try:
@@ -179,19 +175,15 @@ class VLLMServer:
 
     def _log_tail(self) -> str:
         """The end of the log in words, with what to do about the commonest cause."""
-        lines = self._last_lines(15)
-        hint = ""
+        lines, hint = self._last_lines(15), ""
         if any("Available memory" in line for line in self._last_lines(400)):
             hint = (
-                "Too little memory is free for the share that vLLM wants. On a CPU set the environment "
-                "variable VLLM_CPU_KVCACHE_SPACE=2 (GiB); on a GPU pass --vllm_args="
-                '"--gpu-memory-utilization 0.5". '
+                "Too little memory is free for the share that vLLM wants. On a CPU set the environment variable "
+                'VLLM_CPU_KVCACHE_SPACE=2 (GiB); on a GPU pass --vllm_args="--gpu-memory-utilization 0.5". '
             )
         if any("No module named" in line and "vllm" in line for line in lines):
-            hint = (
-                f"{self._python!r} has no vLLM: install it in an environment of its own and name that "
-                "environment's interpreter. "
-            )
+            where = "install it in an environment of its own and name that environment's interpreter"
+            hint = f"{self._python!r} has no vLLM: {where}. "
         return "\n".join([f"{hint}The end of its log ({self.log_path}):", *(f"  {line}" for line in lines)])
 
     def _last_lines(self, count: int) -> list[str]:
@@ -227,10 +219,8 @@ class VLLMPolicy:
         chat_format = chat_format or TokenizerChat.from_pretrained(server.model)
         await server.start()
         client = OpenAIClient([server.base_url], retry=retry, direct=True, max_connections=max_connections)
-        policy = OpenAIPolicy(
-            client, server.model, system_prompt=system_prompt, chat_format=chat_format, **sampling
-        )
-        return cls(server, policy)
+        how = {"system_prompt": system_prompt, "chat_format": chat_format, **sampling}
+        return cls(server, OpenAIPolicy(client, server.model, **how))
 
     async def act(self, observation: Observation) -> Generation:
         """One turn.

@@ -108,16 +108,11 @@ class WeightsState:
         weights = [  # what inference mode writes does not count, and is not trained
             (one.data_ptr(), 0 if one.is_inference() else one._version) for one in self._model.parameters()
         ]
-        adapters = [
-            (
-                tuple(module.active_adapters),
-                module.disable_adapters,
-                tuple(module.merged_adapters),
-                tuple(getattr(module, "scaling", {}).items()),
-            )
-            for module in self._model.modules()
-            if hasattr(module, "merged_adapters")
-        ]
+        adapters = []
+        for one in self._model.modules():
+            if hasattr(one, "merged_adapters"):
+                state = (tuple(one.active_adapters), one.disable_adapters, tuple(one.merged_adapters))
+                adapters.append((*state, tuple(getattr(one, "scaling", {}).items())))
         return _steps[0], weights, adapters
 
 

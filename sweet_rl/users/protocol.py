@@ -87,11 +87,8 @@ def read_request(content: bytes, *, chat: bool) -> Request:
     given = body.pop("messages" if chat else "prompt", None)
     limit = "max_completion_tokens" if chat and "max_completion_tokens" in body else "max_tokens"
     if chat:
-        _require(
-            given and isinstance(given, list),
-            "messages must be a list with at least one message.",
-            "messages",
-        )
+        problem = "messages must be a list with at least one message."
+        _require(given and isinstance(given, list), problem, "messages")
         prompts = [[_message(f"messages[{place}]", message) for place, message in enumerate(given)]]
     else:
         asked = given if isinstance(given, list) else [given]

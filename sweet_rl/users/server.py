@@ -39,10 +39,8 @@ from sweet_rl.users.protocol import (
     stream_body,
 )
 
-_MAX_REPLY: Final = 16 * 2**20
-"""Characters of all choices of a reply."""
-_READ_AT_ONCE: Final = 2**16
-"""Bytes of a request whose reply is made in the event loop; that of a larger one is made in a thread."""
+_MAX_REPLY: Final = 16 * 2**20  # characters of all choices of a reply
+_READ_AT_ONCE: Final = 2**16  # bytes of a request whose reply is made in the event loop, not in a thread
 _INJECTED: Final[Mapping[Fault | None, tuple[int, str, None, str | None, str | None]]] = {
     Fault.RATE_LIMIT: (429, "Too many requests (injected).", None, "rate_limit", "0.05"),
     Fault.SERVER_ERROR: (500, "The server had an error (injected).", None, None, None),
@@ -89,9 +87,8 @@ class SimulatorServer:
 
     def _check_key(self, request: web.Request) -> None:
         sent = request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
-        if self._api_key and not hmac.compare_digest(
-            sent.encode("utf-8", "surrogateescape"), self._api_key.encode()
-        ):
+        given = sent.encode("utf-8", "surrogateescape")
+        if self._api_key and not hmac.compare_digest(given, self._api_key.encode()):
             what = "Incorrect API key provided." if sent else "You didn't provide an API key."
             raise RequestProblem(401, f"{what} Send it as: Authorization: Bearer KEY", code="invalid_api_key")
 
@@ -128,14 +125,11 @@ class SimulatorServer:
         try:
             if profile.max_in_flight is not None and self._active > profile.max_in_flight:
                 self._faults["turned_away"] += 1
-                raise RequestProblem(
-                    429, f"More than {profile.max_in_flight} requests in work.", code="rate_limit"
-                )
+                problem = f"More than {profile.max_in_flight} requests in work."
+                raise RequestProblem(429, problem, code="rate_limit")
             self._check_key(request)
-            if request.content_type != "application/json":
-                raise RequestProblem(
-                    415, f"The Content-Type must be application/json, got {request.content_type}."
-                )
+            if (kind := request.content_type) != "application/json":
+                raise RequestProblem(415, f"The Content-Type must be application/json, got {kind}.")
             asked = read_request(content := await request.read(), chat=chat)
             long = len(content) > _READ_AT_ONCE  # others are answered meanwhile
             texts = await asyncio.to_thread(self._speak, asked) if long else self._speak(asked)
@@ -166,8 +160,7 @@ class SimulatorServer:
         if fault in _INJECTED:
             raise RequestProblem(*_INJECTED[fault])
         texts: list[str | None] = [] if fault is Fault.EMPTY_CHOICES else [*replies]
-        if fault is Fault.NULL_CONTENT:
-            texts = [None for _ in replies]
+        texts = [None for _ in replies] if fault is Fault.NULL_CONTENT else texts
         body, seconds = reply_body(asked, texts, number), self._fault_profile.hang_s
         content = stream_body(asked, body) if asked.stream else json.dumps(body).encode()
         kind = "text/event-stream" if asked.stream else "application/json"

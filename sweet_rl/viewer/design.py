@@ -20,9 +20,7 @@ from sweet_rl.grading.pages import Draft, drafts_of
 from sweet_rl.types import Json, Trajectory, is_answer
 from sweet_rl.viewer.rows import floors_of, metric_of, row_of
 
-MAX_BYTES = 64_000_000
-"""A larger file is not shown."""
-
+MAX_BYTES = 64_000_000  # a larger file is not shown
 _HEADER = struct.Struct(">8sI4sII")
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
@@ -84,10 +82,7 @@ def _open(path: Path, *, header_only: bool = False) -> tuple[bytes, int, int] | 
 
 TARGET, ANSWER = "target", "answer"
 
-_HELD = 16
-"""Rows whose rendered pictures are kept in memory."""
-
-_WITH_PATHS = frozenset({"missing picture", "broken picture"})
+_HELD = 16  # rows whose rendered pictures are kept in memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,5 +227,6 @@ def _notes(trajectory: Trajectory) -> list[str]:
     for failure in failures if isinstance(failures, list) else ():
         if isinstance(failure, Mapping):
             kind = str(failure.get("kind", "")).replace("_", " ")
-            notes.append(kind if kind in _WITH_PATHS else f"{kind}: {failure.get('detail', '')}")
+            has_path = kind in {"missing picture", "broken picture"}
+            notes.append(kind if has_path else f"{kind}: {failure.get('detail', '')}")
     return notes

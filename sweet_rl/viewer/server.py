@@ -123,9 +123,8 @@ class _Asked:
     async def index(self, request: web.Request) -> web.Response:
         """The index of a file's rows, or (202) how far it has been made."""
         shown = self._of(request)
-        making = self._making.get(shown.number)
-        if making is None:
-            making = self._making[shown.number] = asyncio.create_task(self._index(shown))
+        making = self._making.get(shown.number) or asyncio.create_task(self._index(shown))
+        self._making[shown.number] = making
         done, _ = await asyncio.wait([making], timeout=_PATIENCE_S)
         if not done:
             read, size = shown.progress()
@@ -146,8 +145,7 @@ class _Asked:
         policy = (
             "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
         )
-        body = await asyncio.to_thread(page.read_bytes)
-        headers = {"Content-Security-Policy": policy}
+        body, headers = await asyncio.to_thread(page.read_bytes), {"Content-Security-Policy": policy}
         return web.Response(body=body, content_type="text/html", charset="utf-8", headers=headers)
 
     async def row(self, request: web.Request) -> web.Response:
@@ -167,8 +165,7 @@ class _Asked:
         return _json(await asyncio.to_thread(self._of(request).document))
 
     async def picture(self, request: web.Request) -> web.Response:
-        shown, position = await self._prepared(request)
-        picture = None
+        (shown, position), picture = await self._prepared(request), None
         if shown.pictures is not None:
             picture = await asyncio.to_thread(shown.pictures.picture, position, request.match_info["name"])
         if picture is None:

@@ -59,8 +59,7 @@ def test_logprobs_are_those_of_a_plain_forward_pass_whatever_the_temperature(mod
 
 def test_the_seed_decides(model):
     first, again, other = decode(model, [Request((0, 9), 12, 1.0, seed) for seed in (1, 1, 2)])
-    assert first == again
-    assert first.token_ids != other.token_ids
+    assert first == again and first.token_ids != other.token_ids
 
 
 def test_rows_end_by_an_end_token_or_by_their_limit_while_others_go_on(model):
@@ -71,14 +70,12 @@ def test_rows_end_by_an_end_token_or_by_their_limit_while_others_go_on(model):
     asked = [Request(ids, limit, 1.0, seed) for seed, (ids, limit) in pairs]
     for ids, limit, row in zip(free, limits, decode(model, asked, {end}), strict=True):
         expected = ids[: ids.index(end) + 1] if end in ids[:limit] else ids[:limit]
-        assert row.token_ids == expected
-        assert row.ended == (end in expected)
-        assert len(row.logprobs) == len(expected)
-
-
-def test_rows_come_out_when_they_end(model):
+        assert (row.token_ids, row.ended, len(row.logprobs)) == (expected, end in expected, len(expected))
     steps = list(Decoder(model, ())([Request((0, 9), limit, 1.0, 0) for limit in (3, 1)]))
     assert [[place for place, _ in finished] for finished in steps] == [[1], [], [0]]
+    cut = decode(model, requests(1.0, length=20), ends=lambda ids: len(ids) == 3)
+    assert [row.token_ids for row in cut] == [ids[:3] for ids in free]
+    assert all(row.ended for row in cut)
 
 
 def test_a_shared_prompt_is_read_once(model, monkeypatch):
@@ -121,13 +118,6 @@ def test_keep_likeliest_row_by_row():
     kept = keep_likeliest(logps_BV, torch.tensor([1, 2, 0])).isfinite().tolist()
     assert kept == [[False, True, False, False], [False, True, True, True], [True] * 4]  # ties stay
     assert keep_likeliest(logps_BV, torch.tensor([0, 4, 9])) is logps_BV
-
-
-def test_rows_end_where_their_tokens_say_so(model):
-    free = decode(model, requests(1.0, length=20))
-    cut = decode(model, requests(1.0, length=20), ends=lambda ids: len(ids) == 3)
-    assert [row.token_ids for row in cut] == [row.token_ids[:3] for row in free]
-    assert all(row.ended for row in cut)
 
 
 class Reader:
@@ -206,11 +196,9 @@ def test_the_same_prompt_is_found_at_once_however_many_texts_there_are(monkeypat
     reader = Reader(max_rows=300, max_texts=300, max_bytes=1e9)
     for number in range(280):
         reader.read(reader.take((*range(1, 31), 100 + number, 5)), 64)
-    looked = []
-    shared = engine._shared
+    looked, shared = [], engine._shared
     monkeypatch.setattr(engine, "_shared", lambda *both: looked.append(1) or shared(*both))
-    assert reader.take((*range(1, 31), 100, 5)).read == 31
-    assert len(looked) == 1
-    looked.clear()
-    assert reader.take((*range(1, 31), 7, 5)).read == 30
-    assert len(looked) == 1
+    for number, read in ((100, 31), (7, 30)):
+        looked.clear()
+        assert reader.take((*range(1, 31), number, 5)).read == read
+        assert len(looked) == 1

@@ -54,19 +54,15 @@ def words(draw, count):
 
 def mixed(count=70):
     """Prompts of all lengths, some of which begin others, and all ways of sampling."""
-    draw = random.Random(0)
+    draw, found = random.Random(0), []
     texts = [words(draw, 60) for _ in range(8)]
-    return [
-        Request(
-            draw.choice(texts)[: draw.randint(1, 60)],
-            draw.randint(1, 40),
-            draw.choice([0.0, 0.7, 1.0]),
-            seed,
-            draw.choice([0, 0, 5]),
-            draw.choice([1.0, 1.0, 0.9]),
+    for seed in range(count):
+        ids, length = draw.choice(texts)[: draw.randint(1, 60)], draw.randint(1, 40)
+        temperature, top_k, top_p = (
+            draw.choice(some) for some in ([0.0, 0.7, 1.0], [0, 0, 5], [1.0, 1.0, 0.9])
         )
-        for seed in range(count)
-    ]
+        found.append(Request(ids, length, temperature, seed, top_k, top_p))
+    return found
 
 
 def dialogues(play, count=9, turns=5):
@@ -74,27 +70,23 @@ def dialogues(play, count=9, turns=5):
     draw = random.Random(1)
     rules = words(random.Random(2), 40)
     texts = [(*rules, *words(random.Random(number), 5)) for number in range(count)]
-    replies = {}
-    left = [number for number in range(count) for _ in range(turns)]
+    replies, left = {}, [number for number in range(count) for _ in range(turns)]
     draw.shuffle(left)
     while left:
         at_once = dict.fromkeys(left[: draw.randint(1, 6)])
         for number in at_once:
             left.remove(number)
         turn = {number: sum(key[0] == number for key in replies) for number in at_once}
-        requests = [
-            Request(texts[number], draw.randint(1, 20), 1.0, 100 * number + turn[number])
-            for number in at_once
-        ]
+        seeds = {number: 100 * number + turn[number] for number in at_once}
+        requests = [Request(texts[number], draw.randint(1, 20), 1.0, seeds[number]) for number in at_once]
         for number, ids in zip(at_once, play(requests), strict=True):
             replies[number, turn[number]] = ids
             texts[number] = (*texts[number], *ids, *words(random.Random(len(replies)), 4))
     return replies
 
 
-@pytest.mark.parametrize(
-    ("rows", "call_bytes"), [(1, 70_000), (7, 0), (64, 10**9)]
-)  # text by text, and all at once
+# text by text, and all at once
+@pytest.mark.parametrize(("rows", "call_bytes"), [(1, 70_000), (7, 0), (64, 10**9)])
 def test_the_same_tokens_as_the_plain_loop_whatever_the_batch(model, monkeypatch, rows, call_bytes):
     monkeypatch.setattr(slots, "_CALL_BYTES", call_bytes)
     asked = mixed(8 if rows == 1 else 40)  # one by one each costs most
@@ -104,9 +96,9 @@ def test_the_same_tokens_as_the_plain_loop_whatever_the_batch(model, monkeypatch
         found = written(engine, order)
         found = found if order is asked else found[::-1]
         assert [one.token_ids for one in found] == [one.token_ids for one in expected]
+        assert [one.ended for one in found] == [one.ended for one in expected]
         for one, other in zip(found, expected, strict=True):
             assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
-            assert one.ended == other.ended
     assert engine.idle
 
 
@@ -132,15 +124,14 @@ def test_requests_with_one_prompt_are_one_text_until_they_differ(model, limits):
     draw = random.Random(3)
     prompts = [words(draw, draw.randint(1, 60)) for _ in range(4)]
     prompts += [(*prompt, *words(draw, 5)) for prompt in prompts[:2]]
+    heat = [0.0, 0.2, 1.0]
     asked = [
-        Request(draw.choice(prompts), draw.randint(1, 30), draw.choice([0.0, 0.2, 1.0]), seed)
-        for seed in range(60)
+        Request(draw.choice(prompts), draw.randint(1, 30), draw.choice(heat), seed) for seed in range(60)
     ]
     expected = written(Decoder(model, ENDS), asked)
-    engine = Engine(model, ENDS, **limits)
+    engine, found = Engine(model, ENDS, **limits), {}
     numbers = [engine.add(request) for request in asked]
     dropped = set(numbers[::7])
-    found = {}
     while not engine.idle:
         found |= dict(engine.step())
         if dropped & engine._rows.keys() and draw.random() < 0.3:
@@ -173,16 +164,13 @@ def test_long_prompts_are_read_in_parts_while_others_write(model, monkeypatch):
     engine = Engine(model, ())
     expected = tokens(Decoder(model, ()), asked)
     numbers = [engine.add(request) for request in asked]
-    found, most, steps = {}, 0, []
+    found, most = {}, 0
     while not engine.idle:
         before = engine.read
-        for number, one in engine.step():
-            found[number] = one.token_ids
-            steps.append(number)
+        found |= {number: one.token_ids for number, one in engine.step()}
         most = max(most, engine.read - before)
     assert [found[number] for number in numbers] == expected
-    assert most <= 16 + 5
-    assert steps[0] == numbers[0]
+    assert most <= 16 + 5 and next(iter(found)) == numbers[0]
 
 
 def test_memory_has_a_limit_and_the_oldest_goes_first(llama):
@@ -235,9 +223,8 @@ def test_dropped_requests_free_their_slots_and_leave_the_others_alone(llama):
         engine.drop(number)
     while not engine.idle:
         found |= dict(engine.step())
-    assert {number: one.token_ids for number, one in found.items()} == {
-        numbers[place]: expected[place] for place in (1, 3, 4)
-    }
+    left = {numbers[place]: expected[place] for place in (1, 3, 4)}
+    assert {number: one.token_ids for number, one in found.items()} == left
     before = engine.read
     assert tokens(engine, asked[:1]) == expected[:1]  # what it had read and written is not read again
     assert engine.read - before < 30
@@ -279,10 +266,9 @@ def test_new_weights_and_other_adapters_change_the_weights(llama):
     other = {name: torch.randn_like(one) * 0.2 for name, one in llama.state_dict().items()}
     weight = next(llama.parameters())
     state = WeightsState(llama)
-    llama.load_state_dict(other)
-    assert (state.changed(), state.changed()) == (True, False)
-    weight.data = weight.data * 1.5
-    assert (state.changed(), state.changed()) == (True, False)
+    for change in (lambda: llama.load_state_dict(other), lambda: setattr(weight, "data", weight.data * 1.5)):
+        change()
+        assert (state.changed(), state.changed()) == (True, False)
     model = peft.get_peft_model(llama, config).eval()
     model.add_adapter("other", config)
     state, weights = WeightsState(model), dict(model.named_parameters())
@@ -298,18 +284,14 @@ def test_new_weights_and_other_adapters_change_the_weights(llama):
         assert (number, state.changed(), state.changed()) == (number, True, False)
 
 
-def sliding(window):
-    torch.manual_seed(0)
-    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
-    config = MistralConfig(vocab_size=400, num_key_value_heads=2, sliding_window=window, **shape)
-    return MistralForCausalLM(config).eval()
-
-
 @pytest.mark.parametrize("call_bytes", [0, 10**9])
 def test_sliding_windows(monkeypatch, call_bytes):
     monkeypatch.setattr(slots, "_CALL_BYTES", call_bytes)
     monkeypatch.setattr("sweet_rl.policies.engine._READ_AT_ONCE", 16)
-    model = sliding(5)
+    torch.manual_seed(0)
+    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    config = MistralConfig(vocab_size=400, num_key_value_heads=2, sliding_window=5, **shape)
+    model = MistralForCausalLM(config).eval()
     assert serves(model)
     engine = Engine(model, ENDS)
     # Rows of the plain loop one by one: padded ones see less far back than their window.
@@ -333,8 +315,7 @@ def test_models_that_cannot_be_read_in_slots_are_known(model, monkeypatch):
 def test_prompts_grow_by_doubling(llama):
     """Texts move to a larger memory as they are."""
     draw = random.Random(0)
-    prompt = words(draw, 10)
-    engine, seen = Engine(llama, ()), []
+    prompt, engine, seen = words(draw, 10), Engine(llama, ()), []
     for seed in range(8):
         request = Request(prompt, 40, 1.0, seed)
         (ids,) = tokens(engine, [request])

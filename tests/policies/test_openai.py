@@ -63,17 +63,10 @@ def test_the_string_that_is_sent_is_the_one_recorded(observe):
     (generation,) = act(server, observe("Hi."), system_prompt="Rules.", temperature=0.7, max_tokens=9)
     (body,) = server.bodies
     assert body.pop("seed") >= 0
-    assert body == {
-        "model": "M",
-        "prompt": "### system:\nRules.\n\n### user:\nHi.\n\n### assistant:\n",
-        "temperature": 0.7,
-        "top_p": 1.0,
-        "max_tokens": 9,
-        "n": 1,
-    }
-    assert generation.input == body["prompt"]
-    assert generation.completion.text == "Fine."
-    assert generation.completion.token_ids is generation.completion.logprobs is None
+    prompt = "### system:\nRules.\n\n### user:\nHi.\n\n### assistant:\n"
+    assert body == {"model": "M", "prompt": prompt, "temperature": 0.7, "top_p": 1.0, "max_tokens": 9, "n": 1}
+    said = generation.completion
+    assert (generation.input, said.text, said.token_ids, said.logprobs) == (prompt, "Fine.", None, None)
     assert server.closed
 
 
@@ -82,40 +75,32 @@ def test_vllm_is_told_to_add_no_begin_token_and_asked_for_tokens(observe):
     server = Server(VLLM, choice | {"logprobs": {"token_logprobs": [-1.5, -0.5]}})
     (generation,) = act(server, observe("Hi."), chat_format=TokenizerChat(tiny_tokenizer()), max_tokens=5)
     (body,) = server.bodies
-    assert body["prompt"] == generation.input
-    assert body["prompt"].startswith(BEGIN)
+    assert body["prompt"] == generation.input and body["prompt"].startswith(BEGIN)
     expected = {"add_special_tokens": False, "logprobs": 0, "return_token_ids": True}
     expected |= {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
     assert {name: body[name] for name in expected} == expected
-    completion = generation.completion
-    assert (completion.token_ids, completion.logprobs) == ((5, 3), (-1.5, -0.5))
-    assert completion.finish_reason is FinishReason.LENGTH
-
-
-def bare(*, template=None, adds_begin=True):
-    tokenizer = tiny_tokenizer() if template is None else tiny_tokenizer(template)
-    if not adds_begin:
-        tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single="$A")
-    return TokenizerChat(tokenizer)
+    said = generation.completion
+    assert (said.token_ids, said.logprobs, said.finish_reason) == ((5, 3), (-1.5, -0.5), FinishReason.LENGTH)
+    act(server, observe("Hi."), chat_format=PlainChat())  # there it adds its own begin token
+    assert "add_special_tokens" not in server.bodies[1]
 
 
 def test_a_server_that_adds_a_begin_token_gets_no_second_one(observe):
-    def sent(chat, models=OTHER):
+    def sent(tokenizer, models=OTHER):
         server = Server(models)
-        (generation,) = act(server, observe("Hi."), chat_format=chat)
+        (generation,) = act(server, observe("Hi."), chat_format=TokenizerChat(tokenizer))
         return server.bodies[0]["prompt"], generation.input
 
-    ids, text = sent(bare())
+    ids, text = sent(tiny_tokenizer())
     assert ids == tiny_tokenizer()(text, add_special_tokens=False)["input_ids"]
     assert ids.count(tiny_tokenizer().bos_token_id) == 1
-    assert sent(bare(template="{{ messages[0].content }}")) == ("Hi.", "Hi.")
-    given, text = sent(bare(), [{"id": "M", "owned_by": "me"}])  # llama-cpp-python takes no ids
-    assert BEGIN + given == text
-    assert BEGIN not in given
-    # as ChatML models: the template writes the begin token, and the tokenizer adds none
-    given, text = sent(bare(adds_begin=False))
-    assert given == text
-    assert text.startswith(BEGIN)
+    assert sent(tiny_tokenizer("{{ messages[0].content }}")) == ("Hi.", "Hi.")
+    given, text = sent(tiny_tokenizer(), [{"id": "M", "owned_by": "me"}])  # llama-cpp-python takes no ids
+    assert BEGIN + given == text and BEGIN not in given
+    adds_none = tiny_tokenizer()  # as ChatML models: the template writes the begin token
+    adds_none.backend_tokenizer.post_processor = TemplateProcessing(single="$A")
+    given, text = sent(adds_none)
+    assert given == text and text.startswith(BEGIN)
 
 
 @pytest.mark.parametrize("owner", ["llamacpp", "me"])
@@ -125,12 +110,6 @@ def test_llama_cpp_is_asked_to_sample_by_temperature_alone(observe, owner):
     act(server, observe("Hi."))
     (body,) = server.bodies
     assert (body["top_k"], body["min_p"], body["repeat_penalty"]) == (0, 0.0, 1.0)
-
-
-def test_vllm_adds_its_own_begin_token_to_the_plain_format(observe):
-    server = Server(VLLM)
-    act(server, observe("Hi."), chat_format=PlainChat())
-    assert "add_special_tokens" not in server.bodies[0]
 
 
 @pytest.mark.parametrize(("words", "expected"), [(1, 5), (45, 3), (99, 1)])
@@ -149,8 +128,7 @@ def test_chat_sends_messages_and_records_what_the_server_took_and_thought(observ
     (generation,) = act(server, observe("Hé."), api="chat", system_prompt="Rules.")
     sent = [{"content": "Rules.", "role": "system"}, {"content": "Hé.", "role": "user"}]
     assert server.bodies[0]["messages"] == sent
-    assert json.loads(generation.input) == (taken or sent)
-    assert "é" in generation.input
+    assert json.loads(generation.input) == (taken or sent) and "é" in generation.input
     assert "prompt" not in server.bodies[0]
     said = generation.completion
     assert (said.text, said.finish_reason, said.thoughts) == ("Yes?", FinishReason.LENGTH, "hm")
@@ -168,23 +146,16 @@ def test_refusals(observe, detail, kind, reason):
     failure = Failure(kind, detail, 400, attempts=3)
     with pytest.raises(EpisodeError) as caught:
         act(Server(error=failure), observe("Hi."))
-    assert caught.value.stop_reason is reason
-    assert caught.value.failure == failure
-
-
-def test_a_reply_without_text_is_a_failure_not_an_empty_turn(observe):
-    with pytest.raises(EpisodeError) as caught:
+    assert (caught.value.stop_reason, caught.value.failure) == (reason, failure)
+    with pytest.raises(EpisodeError, match="malformed_reply"):  # no empty turn
         act(Server(choice={"text": 5, "finish_reason": "stop"}), observe("Hi."))
-    assert caught.value.failure.kind == "malformed_reply"
 
 
 def test_the_server_is_looked_at_once_and_a_wrong_name_is_told(observe):
-    server = Server(VLLM)
+    server, told = Server(VLLM), Server()
     act(server, observe("Hi."), observe("You."), observe("There."))
-    assert server.asked_for_models == 1
-    server = Server()
-    act(server, observe("Hi."), server="other")
-    assert server.asked_for_models == 0
+    act(told, observe("Hi."), server="other")
+    assert (server.asked_for_models, told.asked_for_models) == (1, 0)
     with pytest.raises(UsageError, match="does not serve 'M', but 'other/name'"):
         act(Server([{"id": "other/name", "owned_by": "vllm"}]), observe("Hi."))
     with pytest.raises(UsageError, match="api must be"):
@@ -195,8 +166,7 @@ def test_every_turn_has_a_seed_of_its_own(observe):
     server = Server()
     act(server, observe("Hi."), observe("Hi.", seed=1), observe("Hi.", "What?", "That."), observe("Hi."))
     seeds = [body["seed"] for body in server.bodies]
-    assert seeds[0] == seeds[3]
-    assert len(set(seeds)) == 3
+    assert seeds[0] == seeds[3] and len(set(seeds)) == 3
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("-inf"), None])

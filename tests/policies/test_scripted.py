@@ -39,8 +39,11 @@ def act(policy, observation):
 def test_known_answers_are_handed_in_at_once(kind, observe):
     policy = kind({"a": "def f():\n    return 1\n"}, system_prompt="Rules.")
     generation = act(policy, observe("Do it.", task_id="a"))
-    assert generation.completion.text == "I WANT TO ANSWER:\ndef f():\n    return 1\n"
-    assert generation.completion.finish_reason is FinishReason.STOP
+    said = generation.completion
+    assert (said.text, said.finish_reason) == (
+        "I WANT TO ANSWER:\ndef f():\n    return 1\n",
+        FinishReason.STOP,
+    )
     assert generation.input == "### system:\nRules.\n\n### user:\nDo it.\n\n### assistant:\n"
     with pytest.raises(UsageError, match=f"{policy.name} agent was given no answer for the task 'b'"):
         act(policy, observe("Do it.", task_id="b"))
@@ -51,8 +54,7 @@ def test_questioner_asks_then_hands_in_a_stub(observe):
     first = act(policy, observe(REQUEST)).completion.text
     second = act(policy, observe(REQUEST, first, "Yes.")).completion.text
     answer = act(policy, observe(REQUEST, first, "Yes.", second, "No.")).completion.text
-    assert first != second
-    assert first.endswith("?") and second.endswith("?")
+    assert first != second and first.endswith("?") and second.endswith("?")
     marker, _, code = answer.partition("\n")
     assert marker == "I WANT TO ANSWER:"
     namespace = {}
@@ -172,8 +174,7 @@ def turns(trajectory):
 
 
 def test_in_colbench():
-    thinker, agent = Reflector(), backend.QuestionerPolicy(num_questions=2)
-    human = ScriptedHuman()
+    thinker, agent, human = Reflector(), backend.QuestionerPolicy(num_questions=2), ScriptedHuman()
     policy = ReflectivePolicy(agent, thinker, request="Think first.")
     assert policy.name == "questioner after reflections of thinker"
     plain = played(agent, lambda: backend.BackendEnv(human, max_turns=4), "mini:test")

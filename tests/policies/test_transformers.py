@@ -42,11 +42,13 @@ def seen(monkeypatch):
 
 
 def test_the_recorded_input_is_what_the_model_read_with_one_begin_token(tiny_llama, observe, seen):
-    policy = TransformersPolicy(tiny_llama, system_prompt="Rules.", max_new_tokens=5)
+    policy, tokenizer = (
+        TransformersPolicy(tiny_llama, system_prompt="Rules.", max_new_tokens=5),
+        tiny_tokenizer(),
+    )
     (generation,) = play(policy, observe("Hi."))
     assert generation.input.startswith(f"{BEGIN}<|header|>system<|end_header|>\n\nRules.")
     assert generation.input.endswith("<|header|>assistant<|end_header|>\n\n")
-    tokenizer = tiny_tokenizer()
     (request,) = seen
     assert tokenizer.decode(request.prompt_ids) == generation.input
     assert request.prompt_ids.count(tokenizer.bos_token_id) == 1
@@ -55,8 +57,7 @@ def test_the_recorded_input_is_what_the_model_read_with_one_begin_token(tiny_lla
 def test_text_ids_and_finish_reason(tiny_llama, observe):
     observations = [observe("Hi.", seed=seed) for seed in range(32)]
     generations = play(TransformersPolicy(tiny_llama, max_new_tokens=80), *observations)
-    tokenizer = tiny_tokenizer()
-    reasons = set()
+    tokenizer, reasons = tiny_tokenizer(), set()
     for completion in (generation.completion for generation in generations):
         stopped = completion.token_ids[-1] == tokenizer.eos_token_id
         assert completion.finish_reason is (FinishReason.STOP if stopped else FinishReason.LENGTH)
@@ -78,9 +79,7 @@ def test_concurrent_turns_share_batches_and_do_not_depend_on_them(tiny_llama, ob
     assert [g.completion.token_ids for g in together] == [g.completion.token_ids for g in alone]
 
 
-def test_a_model_that_cannot_be_read_in_slots_writes_batch_after_batch(
-    tiny_llama, observe, monkeypatch, seen
-):
+def test_a_model_not_read_in_slots_writes_batch_after_batch(tiny_llama, observe, monkeypatch, seen):
     monkeypatch.setattr("sweet_rl.policies.engine.serves", lambda _model: False)
     batches, call = [], Decoder.__call__
 
@@ -90,8 +89,7 @@ def test_a_model_that_cannot_be_read_in_slots_writes_batch_after_batch(
 
     monkeypatch.setattr(Decoder, "__call__", spy)
     play(TransformersPolicy(tiny_llama, max_new_tokens=5, max_batch=3), *[observe("Hi.")] * 5)
-    assert batches == [3, 2]
-    assert not seen
+    assert (batches, seen) == ([3, 2], [])
 
 
 def test_seeds_of_run_episode_and_turn_all_matter(tiny_llama, observe):
@@ -112,8 +110,7 @@ def test_context_full(tmp_path, observe):
     policy = TransformersPolicy(save_tiny_llama(tmp_path, context=64), chat_format=PlainChat())
     with pytest.raises(EpisodeError, match=r"the prompt has \d+ tokens, the model reads 64") as caught:
         play(policy, observe("word " * 100))
-    assert caught.value.stop_reason is StopReason.CONTEXT_FULL
-    assert caught.value.failure.kind == "context_full"
+    assert (caught.value.stop_reason, caught.value.failure.kind) == (StopReason.CONTEXT_FULL, "context_full")
 
 
 def test_the_room_that_is_left_limits_the_turn(tiny_gpt2, observe):
@@ -140,7 +137,6 @@ def test_the_models_generation_config_changes_ends_and_nothing_else(tiny_llama, 
 async def test_sample(tiny_llama, seen):
     policy = TransformersPolicy(tiny_llama, max_new_tokens=6)
     prompts = [f"{BEGIN}one", f"{BEGIN}another prompt"]
-
     first = await policy.sample(prompts, 3)
     again = await policy.sample(prompts[1:], 3)
     other = await policy.sample(prompts[1:], 3, seeds=[1])
@@ -149,20 +145,14 @@ async def test_sample(tiny_llama, seen):
     assert len({completion.token_ids for completion in first[0]}) == 3
     assert [c.token_ids for c in again[0]] == [c.token_ids for c in first[1]]
     assert [c.token_ids for c in other[0]] != [c.token_ids for c in first[1]]
+    with pytest.raises(EpisodeError):  # known before any is computed
+        await TransformersPolicy(tiny_llama).sample(["short", "long " * 600], 2)
     assert len(seen) == 12
     assert {request.prompt_ids.count(0) for request in seen} == {1}
 
 
-def test_one_prompt_too_long_is_known_before_any_is_computed(tiny_llama, seen):
-    policy = TransformersPolicy(tiny_llama)
-    with pytest.raises(EpisodeError):
-        asyncio.run(policy.sample(["short", "long " * 600], 2))
-    assert not seen
-
-
 async def test_cancelled_and_closed(tiny_llama, observe):
     policy = TransformersPolicy(tiny_llama, max_new_tokens=400, temperature=1.0)
-
     turn = asyncio.create_task(policy.act(observe("Hi.")))
     await asyncio.sleep(0.05)
     turn.cancel()
@@ -174,12 +164,12 @@ async def test_cancelled_and_closed(tiny_llama, observe):
 
 
 def test_wrong_settings_name_their_repair(tiny_llama, tmp_path):
-    with pytest.raises(UsageError, match="dtype must be auto"):
-        TransformersPolicy(tiny_llama, dtype="float17")
-    with pytest.raises(UsageError, match="max_new_tokens at least 1"):
-        TransformersPolicy(tiny_llama, max_new_tokens=0)
-    with pytest.raises(UsageError, match="--device must be auto"):
-        TransformersPolicy(tiny_llama, device="gpu")
     tiny_tokenizer().save_pretrained(tmp_path)
-    with pytest.raises(UsageError, match="No causal language model could be loaded"):
-        TransformersPolicy(tmp_path)
+    for model, settings, words in (
+        (tiny_llama, {"dtype": "float17"}, "dtype must be auto"),
+        (tiny_llama, {"max_new_tokens": 0}, "max_new_tokens at least 1"),
+        (tiny_llama, {"device": "gpu"}, "--device must be auto"),
+        (tmp_path, {}, "No causal language model could be loaded"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            TransformersPolicy(model, **settings)

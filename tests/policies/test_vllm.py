@@ -22,10 +22,8 @@ def fake(tmp_path):
     python.chmod(0o755)
 
     def make(*args, model="M", **options):
-        pids = ("--pids", str(tmp_path / "pids"))
-        return VLLMServer(
-            model, python=str(python), log_path=tmp_path / "log", args=[*pids, *args], **options
-        )
+        options |= {"args": ["--pids", str(tmp_path / "pids"), *args], "log_path": tmp_path / "log"}
+        return VLLMServer(model, python=str(python), **options)
 
     return make
 
@@ -57,21 +55,15 @@ async def until(condition, timeout_s=10):
 
 
 async def test_start_and_stop_with_everything_it_started(fake, tmp_path):
-    server = fake("--tensor-parallel-size", "2")
-
-    async with server:
-        assert server.running
-        assert server.base_url.startswith("http://127.0.0.1:")
+    async with fake("--tensor-parallel-size", "2") as server:
+        assert server.running and server.base_url.startswith("http://127.0.0.1:")
         started = pids(tmp_path)
     assert len(started) == 2
     wait_until_dead(started)
     assert not server.running
     command = (tmp_path / "log").read_text().splitlines()[0]
-    beginning = (
-        "-m vllm.entrypoints.openai.api_server --model M --served-model-name M --host 127.0.0.1 --port"
-    )
-    assert beginning in command
-    assert "--data-parallel-size 1" in command
+    begins = "-m vllm.entrypoints.openai.api_server --model M --served-model-name M --host 127.0.0.1 --port"
+    assert begins in command and "--data-parallel-size 1" in command
     assert command.endswith("--tensor-parallel-size 2")
 
 
@@ -105,12 +97,11 @@ def test_loading_takes_too_long(fake):
     assert not server.running
 
 
-async def test_a_start_tells_the_last_line_of_its_log_and_leaves_nothing_behind_when_cancelled(
+async def test_a_start_tells_its_logs_last_line_and_leaves_nothing_when_cancelled(
     fake, tmp_path, monkeypatch
 ):
     monkeypatch.setattr("sweet_rl.policies.vllm._PROGRESS_S", 0.1)
     said = []
-
     start = asyncio.create_task(fake("--never-healthy", on_progress=said.append).start())
     await until(lambda: said and "--never-healthy" in said[-1], timeout_s=60)
     await until((tmp_path / "pids").exists, timeout_s=60)
@@ -159,9 +150,8 @@ def test_a_server_that_dies_ends_the_run_with_its_log(fake, observe, tmp_path):
         first = (await policy.act(observe("Hi."))).completion.text
         (sampled,) = await policy.sample(["Hi."], 1)
         assert sampled[0].text == first == f"pid {pids(tmp_path)[0]}"
-        with pytest.raises(
-            ServiceError, match=r"died \(status 7\)\. The end of its log (?s:.*)continue the run"
-        ):
+        died = r"died \(status 7\)\. The end of its log (?s:.*)continue the run"
+        with pytest.raises(ServiceError, match=died):
             await policy.act(observe("kill yourself"))
 
     with_policy(fake(), work)
