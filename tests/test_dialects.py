@@ -21,7 +21,7 @@ from sweet_rl.openai_client import OpenAIClient, RequestFailed, RetryPolicy
 from sweet_rl.policies.openai import OpenAIPolicy
 from sweet_rl.serving import listening
 from sweet_rl.types import Message, Observation
-from tests.test_openai_client import OK, client_of, no_wait, says
+from tests.test_openai_client import OK, ask, client_of, says
 
 BODY = {"model": "m", "temperature": 0, "top_p": 1.0, "max_tokens": 4096, "seed": 7, "top_k": 0, "min_p": 0.0}
 BODY |= {
@@ -131,25 +131,16 @@ DIALECTS = {
 }  # fmt: skip
 
 
-def talk(refuses, status, words, *, body=BODY, attempts=2):
-    """One request to a server that refuses; (reply or error, bodies seen, what is said of it)."""
+def talk(refuses, status, words, *, body=BODY):
+    """The same request twice to a server that refuses; (last reply or error, bodies seen, what is said of it)."""
     words = {"text": words} if isinstance(words, str) else {"body": words}
 
     async def answer(request):
         refused = refuses(await request.json())
         return await (says(status=status, **words) if refused else says(OK))(request)
 
-    async def main():
-        retry = RetryPolicy(attempts=attempts)
-        async with client_of(answer, retry=retry, sleep=no_wait) as (client, asked):
-            try:
-                result = await client.chat(body)
-                assert await client.chat(body) == result
-            except (RequestFailed, ServiceError) as failed:
-                result = failed
-            return result, [seen for _, seen in asked], client.stats.changes
-
-    return asyncio.run(main())
+    result, asked, _, stats = ask(answer, body=body, attempts=2, timeout_s=60, times=2)
+    return result, [seen for _, seen in asked], stats.changes
 
 
 @pytest.mark.parametrize("name", DIALECTS)
@@ -258,19 +249,13 @@ def test_an_empty_account_ends_the_run(status, words):
     assert isinstance(failed, ServiceError) and len(bodies) == 1
 
 
-def chat(*answers, any_reply=True, attempts=2, server_wait_s=0, sleep=no_wait):
+def chat(*answers, any_reply=True, attempts=2, **more):
     """What one request comes to, and how often it was sent."""
-
-    async def main():
-        retry = RetryPolicy(attempts=attempts, server_wait_s=server_wait_s)
-        async with client_of(*answers, retry=retry, sleep=sleep) as (client, asked):
-            try:
-                reply = await client.chat(BODY, any_reply=any_reply)
-                return (reply.content, reply.finish_reason.value, reply.thoughts), len(asked)
-            except RequestFailed as failed:
-                return failed.failure.kind, len(asked)
-
-    return asyncio.run(main())
+    how = {"body": BODY, "any_reply": any_reply, "attempts": attempts, "timeout_s": 60, **more}
+    reply, asked, *_ = ask(*answers, **how)
+    if isinstance(reply, RequestFailed):
+        return reply.failure.kind, len(asked)
+    return (reply.content, reply.finish_reason.value, reply.thoughts), len(asked)
 
 
 def choice(reason="stop", **message):
@@ -377,7 +362,7 @@ def test_a_server_that_loads_is_waited_for_and_one_that_never_comes_up_is_not(ca
     hello = ("hello", "stop", None)
 
     def after(wait_s, *answers, **settings):
-        return chat(*answers, server_wait_s=wait_s, sleep=lambda _: asyncio.sleep(0.01), **settings)
+        return chat(*answers, server_wait_s=wait_s, sleep_s=0.01, **settings)
 
     assert after(5, *[loading] * 8, says()) == (hello, 9)
     assert "waiting for it, at most 5 s (--server_wait_s)" in capsys.readouterr().err

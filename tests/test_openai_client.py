@@ -86,20 +86,21 @@ async def client_of(*answers, urls=lambda url: [url], **settings):
             await client.close()
 
 
-def ask(*answers, attempts=3, timeout_s=0.2, patience_s=300, urls=lambda url: [url], times=1):
+def ask(*answers, body=None, any_reply=False, times=1, sleep_s=0, urls=lambda url: [url], **policy):
     """Chat requests, one after the other; returns (last reply or error, requests seen, waits, counters)."""
     waits = []
 
     async def sleep(seconds):
         waits.append(seconds)
+        await asyncio.sleep(sleep_s)
 
     async def main():
-        retry = RetryPolicy(attempts=attempts, timeout_s=timeout_s, patience_s=patience_s)
+        retry = RetryPolicy(**{"attempts": 3, "timeout_s": 0.2} | policy)
         more = {"urls": urls, "api_key": KEY, "retry": retry, "sleep": sleep, "jitter": random.Random(0)}
         async with client_of(*answers, **more) as (client, asked):
             try:
                 for _ in range(times):
-                    result = await client.chat({"model": "m"})
+                    result = await client.chat(body or {"model": "m"}, any_reply=any_reply)
             except (RequestFailed, ServiceError) as error:
                 result = error
             return result, asked, waits, client.stats

@@ -376,10 +376,7 @@ def _digest_of(path: Path, size: int, mtime: float) -> str:  # the same file is 
 
 @cache
 def tell_of_search(model: str, what: str) -> None:
-    """Say, once, that a model is no folder here; the hub is asked once whether it is there, not for a minute.
-
-    UsageError, which begins with `what` ("No model"): it is no name that a model of the hub could have.
-    """
+    """Say, once, that a model is no folder here; UsageError, which begins with `what`, where the hub cannot have it."""
     if not Path(model_path(model)).is_dir():
         if model.startswith((".", "/", "~")) or model.count("/") > 1:
             why = "there is no such folder, and a model of the hub is named like owner/name."

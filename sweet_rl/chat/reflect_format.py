@@ -58,10 +58,7 @@ def offered_commands(text: str, head: str | None) -> dict[str, str]:
 
 
 def reflection_prompt(text: str, head: str | None, *, instruction: str = "") -> str:
-    """What the reflection model is given: everything but the actions, and the analyse marker.
-
-    An `instruction` stands on a line of its own in front.
-    """
+    """What the reflection model is given: an `instruction` on its own line, all but the actions, the analyse marker."""
     front = f"{instruction}\n" if instruction else ""
     return f"{front}{split_prompt(text, head).before}{ANALYSE_MARKER}"
 
@@ -76,8 +73,7 @@ def policy_prompt(
 ) -> str:
     """What the policy is given; behind it comes the label.
 
-    The `reflection` is "" where the model was not asked for one; None for an agent that does not reflect at all,
-    whose prompt has no analyse marker and no instruction.
+    The `reflection` is "" where none was asked for; None, without marker and instruction, where the agent has none.
     """
     if reflection is None:
         return f"{text}{ACTION_MARKER}"
@@ -95,10 +91,7 @@ def sft_texts(text: str, head: str | None, reflection: str, label: str, *, instr
 
 
 def resolve_label(text: str, offered: Mapping[str, str]) -> str | None:
-    """The label that an agent meant, of the commands on offer by label; None where it is none of them.
-
-    The command itself is understood, and so is the label as the list writes it (`1. id x`).
-    """
+    """The label that an agent meant, by itself, as the list writes it (`1. id x`), or by its command; None for no label."""
     text = text.strip()
     known = next((label for label, command in offered.items() if text == command), None)
     label = text.strip(".").partition(".")[0].strip()

@@ -40,11 +40,9 @@ class Span(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """One turn of the assistant.
+    """A turn: a model reads `prompt` and `lead` (a channel, an empty thought) and learns `text` and `end`.
 
-    A model reads `prompt` and `lead` (what the template writes before the text: a channel, an empty thought)
-    and learns `text` and `end`; `end` is empty where the turn was cut. `ids` are text and end as they were
-    sampled, token for token.
+    `end` is empty where the turn was cut. `ids` are text and end as they were sampled, token for token.
     """
 
     prompt: str
@@ -78,10 +76,7 @@ class _Marks(NamedTuple):
 
 
 class TurnTemplate:
-    """A chat template, asked for single turns.
-
-    Without `learn_thoughts` what a model thought before it spoke is only read.
-    """
+    """A chat template, asked for single turns; without `learn_thoughts` what a model thought is only read."""
 
     def __init__(self, chat: TokenizerChat, *, learn_thoughts: bool = True) -> None:
         self.chat, self.learn_thoughts = chat, learn_thoughts
@@ -97,10 +92,7 @@ class TurnTemplate:
         """What the template writes behind the assistant's last text, without blanks; may be nothing."""
 
     def turns(self, messages: Sequence[Message | Entry], first: int = 0) -> list[Turn]:
-        """The assistant's turns from the message `first` on.
-
-        A message's thoughts are its `reasoning_content`, or stand in its content between tags.
-        """
+        """The assistant's turns from `first` on; thoughts are a field, or stand in the content between tags."""
         found: list[Turn] = []
         entries = list(map(as_entry, messages))
         for place, entry in enumerate(entries):

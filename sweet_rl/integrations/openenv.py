@@ -83,11 +83,9 @@ class WorldEnvironment(Environment[Say, Heard, Played]):
         return _heard(self._episode, turn.text, reward=turn.reward, done=turn.over)
 
     def reset(self, seed: int | None = None, episode_id: str | None = None, **others: Any) -> Heard:
-        """Not for callers without an event loop: OpenEnv's server has one."""
-        raise NotImplementedError("await reset_async")
+        raise NotImplementedError("await reset_async: OpenEnv's server has an event loop")
 
     def step(self, action: Say, timeout_s: float | None = None, **others: Any) -> Heard:
-        """Likewise."""
         raise NotImplementedError("await step_async")
 
     def close(self) -> None:

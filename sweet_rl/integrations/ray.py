@@ -205,7 +205,7 @@ class _Host:
         self._build = build
 
     async def start(self) -> tuple[str, Any]:
-        """Build the part; return what to call this worker, and the part's `facts`."""
+        """What to call this worker, and its part's `facts`."""
         machine = socket.gethostname()
         try:
             made = self._build()
@@ -296,7 +296,6 @@ class RaySampler:
     async def sample(
         self, prompts: Sequence[str], n: int, *, seeds: Sequence[int] | None = None
     ) -> list[list[Completion]]:
-        """Sample on the workers, and count the requests; contract: `sweet_rl.contracts.Sampler`."""
         self.usage.requests += len(prompts)
         found: list[list[Completion]] = await self.workers.ask("sample", prompts, n, seeds=seeds)
         for _ in found:
@@ -370,7 +369,6 @@ class GradingPart:
     async def grade(
         self, trajectories: Sequence[Trajectory], ways: Collection[str]
     ) -> list[dict[str, Score]]:
-        """Grade in a thread, one score for each way and trajectory, as `CodeGrader.grade_in`."""
         return await asyncio.to_thread(lambda: list(self._grader.grade_in(ways, trajectories)))
 
     async def reference_outputs(self, tasks: Sequence[Task]) -> dict[str, Reference]:
@@ -403,7 +401,6 @@ class RayGrader:
             yield Grades(**scores, **others)
 
     def reference_outputs(self, tasks: Iterable[Task]) -> dict[str, Reference]:
-        """What the reference functions give for their tests, by `task_id`."""
         found = self._in_order("reference_outputs", list(tasks))
         return {name: outputs for some in found for name, outputs in some.items()}
 
@@ -443,7 +440,6 @@ class RayRenderer:
     workers: Workers
 
     async def render(self, html: str) -> RenderedPage:
-        """Render on a worker; raises `RenderFailed` with the reason where that fails."""
         found: RenderedPage = await self.workers.ask("render", html)
         return found
 

@@ -60,7 +60,6 @@ class WorldEnv(BaseTextEnv):
         return found if success is None else found | {"success": float(success)}
 
     def close(self) -> None:
-        """Free what the episode holds."""
         wait_for(self._stack.aclose(), instead=_INSTEAD)
 
     async def _begin(self) -> SteppedEpisode:

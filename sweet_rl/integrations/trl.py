@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
 import torch
@@ -151,19 +152,15 @@ class TurnCreditTrainer(GRPOTrainer):
 
 
 class Replay:
-    """A `rollout_func` of stored dialogues, rows of `sweet-rl export_credit`: a prompt's task's next."""
+    """A `rollout_func` of stored dialogues, rows of `sweet-rl export_credit`: of a prompt's task the next, in turn."""
 
     def __init__(self, rows: Sequence[Mapping[str, Json]]) -> None:
-        self._rows: dict[str, list[Mapping[str, Json]]] = {}
-        for row in rows:
-            self._rows.setdefault(row["task_id"], []).append(row)
+        tasks = {row["task_id"] for row in rows}
+        self._rows = {task: cycle([row for row in rows if row["task_id"] == task]) for task in tasks}
 
     def __call__(self, prompts: Sequence[str], trainer: Any) -> dict[str, Any]:
         """What TRL asks of a rollout, and the credit of each turn."""
-        given = []
-        for task in prompts:
-            given.append(self._rows[task].pop(0))
-            self._rows[task].append(given[-1])
+        given = [next(self._rows[task]) for task in prompts]
         names = ("prompt_ids", "completion_ids", "logprobs", "env_mask", "credit")
         columns: dict[str, Any] = {name: [row[name] for row in given] for name in names}
         return columns if all(columns["logprobs"]) else columns | {"logprobs": None}

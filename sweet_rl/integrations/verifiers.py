@@ -64,7 +64,6 @@ class WorldConfig(Fields):
     """Which world; its fields are those of `WorldChoice`."""
 
     def choice(self) -> WorldChoice:
-        """The same as our own settings."""
         return choice_of({name: getattr(self, name) for name in choice_fields()})
 
 
@@ -73,7 +72,6 @@ class WorldTask(vf.Task):
 
     @property
     def key(self) -> str:
-        """The task's own name, whatever its place in the list."""
         return str(self.data.id)
 
 
@@ -81,12 +79,10 @@ class WorldTaskset(vf.Taskset[WorldTask, WorldConfig]):
     """The tasks of a world."""
 
     def load(self) -> Iterator[WorldTask]:
-        """Names and instructions."""
         world, tasks = tasks_of(self.config.choice())
-        for task in tasks:
-            data = vf.TaskData(
-                id=task.task_id, name=task.task_id, system_prompt=world.system_prompt() or None
-            )
+        prompt = world.system_prompt() or None
+        for one in tasks:
+            data = vf.TaskData(id=one.task_id, name=one.task_id, system_prompt=prompt)
             yield WorldTask(data, self.config.task)
 
 
@@ -100,12 +96,10 @@ class WorldEnv(vf.Env[WorldEnvConfig]):
     """A world on the other side of the conversation."""
 
     async def start(self) -> None:
-        """Open the world."""
         self._stack = AsyncExitStack()
         self._world = await self._stack.enter_async_context(open_world(self.config.taskset.choice()))
 
     async def stop(self) -> None:
-        """Close it."""
         await self._stack.aclose()
 
     async def run(self, task: WorldTask, agents: vf.Agents) -> None:

@@ -34,7 +34,6 @@ class Response:
 
     @property
     def left(self) -> int:
-        """Tokens that it has room for."""
         return self._length - len(self.mask)
 
     async def say(self, said: Any) -> None:
@@ -61,7 +60,6 @@ class Response:
         return True
 
     def as_output(self) -> dict[str, Any]:
-        """The fields of verl's output that it is."""
         return {
             "prompt_ids": self.ids[: self._prompt],
             "response_ids": self.ids[self._prompt :],

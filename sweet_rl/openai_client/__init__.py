@@ -68,10 +68,10 @@ def base_url_from(hostname: str, port: int, base_url: str | None = None) -> list
 
 
 def shown(text: str) -> str:
-    """An address, or a text with addresses in it, without what looks like a secret.
+    """An address, or a text with addresses in it, as it may be stored, printed and raised: without secrets.
 
-    Passwords, parts of a path that look like keys, and the values of a query (but for those of versions, models
-    and regions) are `[secret]`. An address is used as it was given, and shown like this: stored, printed, raised.
+    Passwords, parts of a path that look like keys, and all values of a query but those of versions, models and
+    regions are `[secret]`.
     """
     return _ADDRESS.sub(_without_secrets, text) if "://" in text else text
 

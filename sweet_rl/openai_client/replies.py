@@ -50,11 +50,9 @@ _PASSING: Final = {408, 409, 425, 429}
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:
-    """The first choice of a chat completion.
+    """The first choice of a chat completion: the model's reply, or the words of its refusal, and the reasoning before it.
 
-    `content` is the model's reply, or the words of its refusal; `thoughts` the reasoning before it, in a field
-    or part of its own or between tags. `sent` are the messages as the server took them, where that is not as
-    they were given (see `Dialect`).
+    `sent` are the messages as the server took them, where that is not as they were given (see `Dialect`).
     """
 
     content: str

@@ -42,10 +42,7 @@ class RequestFailed(Exception):
 
 
 class AttemptFailed(Exception):
-    """One attempt has failed. `can_pass` says whether another one may succeed.
-
-    `error` is what the server said; `starting`: it may be a server that is not up yet.
-    """
+    """One attempt has failed. Can another succeed? `error` is what the server said, which may be `starting`."""
 
     def __init__(
         self, kind: str, detail: str, *, can_pass: bool = True, status: int | None = None,
@@ -121,10 +118,7 @@ class Spent:
     _waited_s: float = 0.0
 
     def wait_s(self, failed: AttemptFailed, source: random.Random, *, alive: bool) -> float | None:
-        """Charge a failed attempt; the seconds to wait before the next one, None where there is none.
-
-        `alive`: the server has answered others meanwhile.
-        """
+        """Charge a failed attempt; seconds until the next, None for none. `alive`: the server has answered others."""
         if not failed.can_pass:
             return None
         lost = failed.kind == "connection" and alive and self._lost < MOST_LOST
@@ -162,10 +156,7 @@ _limiters: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Limiter]] = We
 
 
 class Limiter:
-    """Places at one server. Those who wait are served by age: of the episode, then of the request.
-
-    So episodes (what `for_each` works on) end one after the other, and who was turned away comes first.
-    """
+    """Places at one server, given by age: of the episode (what `for_each` works on), then of the request."""
 
     def __init__(self) -> None:
         self.level = FIRST_LEVEL

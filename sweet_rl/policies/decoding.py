@@ -24,10 +24,10 @@ from sweet_rl.chat.turns import turn_end
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One row to write. `temperature` 0 is greedy; `seed` decides the draws and nothing else does.
+    """One row to write; `temperature` 0 is greedy, and `seed` decides the draws and nothing else does.
 
-    `top_k` draws among so many of the likeliest tokens only (and those that tie with the last); 0: among all.
-    `top_p` draws among the fewest of these that have this probability together; 1: among all.
+    Draws are among the `top_k` likeliest tokens (0: all) and those that tie with the last, and of these among the fewest
+    that have the probability `top_p` together.
     """
 
     prompt_ids: tuple[int, ...]
@@ -53,13 +53,11 @@ the cache."""
 
 
 class Decoder:
-    """Writes batches with one model.
+    """Writes batches with one model, padded on the left; a prompt that several rows share is read once.
 
-    Prompts of unequal length are padded on the left; one that several rows share is read once.
-
-    The tokens of a row depend on its prompt and seed only, up to rounding: the order of floating-point sums
-    changes with the shape of the batch, and where that moves a draw across the border between two tokens, the
-    row goes another way from there. In float32 that is rare; in bfloat16 expect it in long texts.
+    The tokens of a row depend on its prompt and seed only, up to rounding: the order of floating-point sums changes with
+    the shape of the batch, and where that moves a draw across the border between two tokens, the row goes another way
+    from there. In float32 that is rare; in bfloat16 expect it in long texts.
     """
 
     def __init__(
@@ -164,10 +162,7 @@ def closing_ids(tokenizer: Any) -> tuple[int, ...]:
 
 
 def keep_likeliest(logps_BV: Tensor, top_ks_B: Tensor) -> Tensor:
-    """The same for tokens among the row's `top_ks_B` likeliest, or equal to the last of them; else -inf.
-
-    Rows whose number is 0, or at least V, stay as they are.
-    """
+    """The same for the row's `top_ks_B` likeliest tokens (0, or V: all) and what equals the last; else -inf."""
     vocabulary = logps_BV.shape[-1]
     limits_B = torch.where(top_ks_B > 0, top_ks_B, vocabulary).clamp(max=vocabulary)
     most = int(torch.where(limits_B < vocabulary, limits_B, 0).max())
@@ -180,11 +175,7 @@ def keep_likeliest(logps_BV: Tensor, top_ks_B: Tensor) -> Tensor:
 
 
 def keep_nucleus(logps_BV: Tensor, top_ps_B: Tensor, temperatures_B: Tensor) -> Tensor:
-    """The same for the fewest likeliest tokens that have the row's `top_ps_B` together; else -inf.
-
-    Probabilities are those under the row's temperature. Greedy rows and rows whose share is 1
-    stay as they are.
-    """
+    """The same for the fewest likeliest tokens that, at its temperature, have the row's `top_ps_B`; else -inf."""
     if bool((top_ps_B >= 1).all()):
         return logps_BV
     divisors_B = torch.where(temperatures_B > 0, temperatures_B, 1.0)
@@ -199,8 +190,7 @@ def keep_nucleus(logps_BV: Tensor, top_ps_B: Tensor, temperatures_B: Tensor) -> 
 def choose(logps_BV: Tensor, temperatures_B: Tensor, draws_B: Tensor) -> Tensor:
     """One token for each row: the likeliest at temperature 0, else the one on which its draw falls.
 
-    The draw, a number in [0, 1), is a place on the cumulative distribution: one random number for each token,
-    on any device the same, whatever the size of the vocabulary.
+    The draw, in [0, 1), is a place on the cumulative distribution: one random number a token, on any device the same.
     """
     greedy_B = logps_BV.argmax(dim=-1)
     if not temperatures_B.any():

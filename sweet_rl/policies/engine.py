@@ -47,11 +47,7 @@ class _Row:
 
 
 class Engine:
-    """Writes texts with one model.
-
-    The tokens of a text depend on its prompt and its seed only, up to rounding, as with
-    `sweet_rl.policies.decoding.Decoder`, which writes the same ones.
-    """
+    """Writes texts with one model: by prompt and seed only, up to rounding, the same as the plain `Decoder`."""
 
     def __init__(
         self,
@@ -203,10 +199,7 @@ def read(
 
 @torch.inference_mode()
 def serves(model: Any) -> bool:
-    """Whether a model's texts can be read in slots: it is tried with a few tokens.
-
-    Models with a state, with attention of their own, or with capped scores cannot.
-    """
+    """Whether a model's texts can be read in slots, by a trial: not with states, or an attention of its own."""
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or ())
     if not config._attn_implementation.startswith("sdpa") or not kinds <= _ATTENTION:
@@ -243,11 +236,7 @@ _FIRST_SLOTS, _FIRST_PLACES = 8, 256
 
 @dataclass(eq=False, slots=True)
 class Text:
-    """A text in a slot: its tokens, of which the first `read` are in memory.
-
-    `prompt` is the number of its first tokens that were given and not written. `at_work` says that somebody
-    reads or writes it.
-    """
+    """A text in a slot: tokens, of which `read` are in memory and `prompt` were given; is it `at_work`?"""
 
     slot: int
     ids: array[int] = field(default_factory=lambda: array("q"))
@@ -276,7 +265,7 @@ class PrefixCache:
         return len(self._working) + len(self._resting)
 
     def take(self, prompt_ids: Sequence[int]) -> Text | None:
-        """A place for a text with these tokens, what is known of it already read; its last token never is.
+        """A place for a text with these tokens, what is known of it already read (its last token never is).
 
         None: another text is just reading its beginning; ask again after the next step.
         """

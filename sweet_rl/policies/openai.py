@@ -91,10 +91,7 @@ class OpenAIPolicy:
     async def sample(
         self, prompts: Sequence[str], n: int, *, seeds: Sequence[int] | None = None
     ) -> list[list[Completion]]:
-        """`n` completions for each prompt, in order, which is what `act` records as `input`; raises as `act`.
-
-        `seeds` has one for each prompt; default: made from the policy's seed and the prompt.
-        """
+        """`n` completions for each prompt, which is what `act` records as `input`; by default its seed is its own."""
         if seeds is None:
             seeds = [derive_seed(self._seed, prompt) for prompt in prompts]
 

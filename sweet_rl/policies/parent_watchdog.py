@@ -15,10 +15,7 @@ GRACE_S = 10.0
 
 
 def main(parent: int, command: list[str]) -> int:
-    """Wait for the command, or for the parent to disappear; return the command's exit status.
-
-    SIGTERM is passed on to the command, which then ends its own processes in its own order.
-    """
+    """Wait for the command, to which SIGTERM is passed on, or for the parent to disappear; the command's exit status."""
     child = subprocess.Popen(command)  # the command is our caller's own
     signal.signal(signal.SIGTERM, lambda *_: child.terminate())
     while os.getppid() == parent:

@@ -15,10 +15,7 @@ from sweet_rl.types import ANSWER_MARKER, Completion, FinishReason, Generation, 
 
 
 class ScriptedPolicy:
-    """Writes what `_say` returns; records the prompt that a model would have been given.
-
-    `chat_format` writes that prompt. Set it to a model's, and its dialogues can be imitated by that model.
-    """
+    """Writes what `_say` returns, and records the prompt that a model of this `chat_format` would have been given."""
 
     name: str
     chat_format: ChatFormat
@@ -91,11 +88,7 @@ def as_answer(code: str) -> str:
 
 
 class MarkovPolicy:
-    """Any policy, shown only the world's last message.
-
-    Chat models would else be sent every earlier state with every turn, and run out of context. The seed depends on the
-    turn, as it would with the whole dialogue.
-    """
+    """Any policy, shown only the world's last message: with every earlier state a chat model would run out of context."""
 
     def __init__(self, policy: Policy) -> None:
         self.name = policy.name

@@ -84,10 +84,9 @@ class Segment(NamedTuple):
 
 
 class Reading:
-    """What one forward pass reads: segments of texts, one behind the other in a row of N tokens.
+    """What one forward pass reads: segments of texts, at most one of each, side by side in a row of N tokens.
 
-    A text has one segment at most. Texts that read a single token are computed together where their lengths
-    are similar, with all slots between them; else each by itself, without its neighbours' padding.
+    Single tokens are computed together, with all slots between them, where their texts' lengths are similar.
     """
 
     def __init__(self, slots: Slots, segments: Sequence[Segment], device: torch.device) -> None:

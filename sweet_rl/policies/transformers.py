@@ -116,11 +116,7 @@ class TransformersPolicy:
     async def sample(
         self, prompts: Sequence[str], n: int, *, seeds: Sequence[int] | None = None
     ) -> list[list[Completion]]:
-        """`n` completions for each prompt, in order; prompts are tokenised verbatim. Raises as `act`.
-
-        `seeds` has one for each prompt; default: made from the policy's seed and the prompt, so that the same prompt
-        gets the same completions whenever it is asked for.
-        """
+        """`n` completions for each prompt, verbatim, by seeds made of the policy's and the prompt; raises as `act`."""
         if seeds is None:
             seeds = [derive_seed(self._seed, prompt) for prompt in prompts]
         requests = [

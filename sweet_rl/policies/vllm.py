@@ -38,9 +38,8 @@ T = TypeVar("T")
 class VLLMServer:
     """Supervises `python -m vllm.entrypoints.openai.api_server` on a free port of the loopback interface.
 
-    The server runs in a process group of its own, which ends when this process does, however that happens. Its
-    output is appended to `log_path` (default: a new temporary file), which is kept; `on_progress` is called every
-    few seconds while the model loads, with a line to show.
+    The server has a process group of its own, which ends when this process does, however that happens. Its output goes to
+    `log_path`, which is kept; `on_progress` is called with a line to show while the model loads.
     """
 
     def __init__(
@@ -113,10 +112,7 @@ class VLLMServer:
             raise
 
     async def check(self) -> None:
-        """Raise ServiceError if the server has ended; asked after a failed request.
-
-        One that no longer answers is given a few seconds to end: its sockets close before its processes do.
-        """
+        """Raise ServiceError if the server has ended, or ends in a few seconds: its sockets close first."""
         for _ in range(round(_DYING_S / _POLL_S)):
             if not self.running or await self._healthy():
                 break

@@ -128,10 +128,7 @@ async def ask(client: OpenAIClient, body: Mapping[str, Json]) -> UserReply:
 
 
 def vision_content(prompt: str, *, target: str, draft: str | None) -> list[dict[str, Json]]:
-    """The content of the one message that a human with eyes is sent.
-
-    `target` and `draft` are addresses with the pictures in them; None: the agent has made no page yet.
-    """
+    """The content of the one message that a human with eyes is sent; a `draft` of None: there is no page yet."""
     shown = [NO_DRAFT] if draft is None else [DRAFT_CAPTION, draft]
     parts = (prompt, *shown, TARGET_CAPTION, target)
     pictures = (target, draft)

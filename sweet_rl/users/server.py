@@ -50,10 +50,7 @@ _INJECTED: Final[Mapping[Fault | None, tuple[int, str, None, str | None, str | N
 
 
 class SimulatorServer:
-    """The application and its counters.
-
-    `speakers` are served beside echo, by the names of their models, to requests that bring the `api_key`.
-    """
+    """The application and its counters; `speakers` and an echo are served, by name, to those who have the `api_key`."""
 
     def __init__(
         self,

@@ -131,10 +131,9 @@ class DesignContents:
             self._seen.popitem(last=False)
 
     def row(self, position: int) -> dict[str, Json]:
-        """Everything the page shows of a prepared row.
+        """Everything the page shows of a prepared row, with messages' pages as `html`, and `drafts`, the turns with one.
 
-        A message's `html` is its page, which in `content` is a placeholder. `drafts` are the turns with a
-        page; `answer` is the turn that gave the picture that was handed in, or that picture itself, or None.
+        `answer` is the turn that gave the picture that was handed in, or that picture itself.
         """
         trajectory, seen = self._read(position), self._seen[position]
         row = row_of(trajectory)

@@ -82,10 +82,7 @@ def data_block(element_id: str, values: Iterable[Json]) -> Iterator[str]:
 
 
 def embed(value: Json) -> str:
-    """JSON that is safe inside an HTML script element: plain ASCII, without any `<`.
-
-    ASCII because of the two line separators that are not JSON's, and of lone surrogates, which UTF-8 lacks.
-    """
+    """JSON that is safe inside an HTML script element: ASCII (surrogates, line separators), without any `<`."""
     text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c")
 
@@ -268,10 +265,7 @@ def _folder(library: Library, out: Path, runner: asyncio.Runner) -> Exported:
 
 
 class _Album:
-    """Pictures on their way into the file: each is kept once, whatever the number of rows that show it.
-
-    They wait in `spool`, because they come with their rows and stand after them.
-    """
+    """Pictures on their way into the file, each kept once; they wait in `spool`, since they stand behind their rows."""
 
     def __init__(self, spool: IO[str], room: int, exported: Exported) -> None:
         self._spool, self._room, self._exported = spool, room, exported

@@ -67,10 +67,7 @@ class Row:
 
 
 class FileIndex:
-    """A file of rows by its index, which is made anew for another kind. It may be used by several threads.
-
-    `read` makes the entry of a row, or raises DataError where it is not of this kind.
-    """
+    """A file of rows by its index, for several threads; `read` makes an entry, or raises DataError."""
 
     def __init__(self, path: Path, kind: str, read: Callable[[Mapping[str, Json]], Entry]) -> None:
         self.path, self.kind = path, kind
@@ -147,10 +144,7 @@ class FileIndex:
             return [place for (place,) in self._open().execute(query, (_plain(task), repeat))]
 
     def search(self, text: str) -> list[int]:
-        """Positions of the rows that hold these words one after the other; the last may be incomplete.
-
-        Case, accents and what stands between words do not matter.
-        """
+        """Positions of the rows with these words one after the other, whatever case, accents and what stands between."""
         words = _WORD.findall(_plain(text))
         if not words:
             return []

@@ -132,10 +132,7 @@ class Shown:
                 yield self.index.row(position).row
 
     def result(self) -> dict[str, Json]:
-        """How its episodes did: who played what, and the main number with its interval.
-
-        That is the first one of the `report.json` beside it where that is not older, else one of its rewards.
-        """
+        """How its episodes did, and the main number: a `report.json`'s that is not older, else of its rewards."""
         if self.index is None or self.kind not in TRAJECTORIES:
             raise UsageError(f"{self.name} holds no episodes.")
         rewards: dict[str, list[float]] = {}
@@ -219,10 +216,7 @@ class Shown:
 
 
 class Library:
-    """Files and folders that are looked at together.
-
-    `drawing` makes the pictures of files of pages; by default those that rows name.
-    """
+    """Files and folders that are looked at together; `drawing` makes pictures, by default those that rows name."""
 
     def __init__(self, paths: Sequence[str | Path], *, drawing: Making | None = None) -> None:
         found = list(_found([Path(path).expanduser() for path in paths]))

@@ -35,10 +35,7 @@ _MARKS = re.compile(r"<\|[^|<>]{1,40}\|>")  # of chat templates
 
 
 def index_of(entries: Iterable[tuple[str, int, Row]], title: str, kind: FileKind) -> dict[str, Json]:
-    """The index of a file from task, repeat and entry of its rows, in file order; as columns, which is smaller.
-
-    A row's `task` is a position in `tasks`, and a task has the summary of its first row.
-    """
+    """The index of a file from task, repeat and entry of its rows, as columns; `task` is a position in `tasks`."""
     positions: dict[str, int] = {}
     tasks: list[dict[str, str]] = []
     columns: dict[str, list[Json]] = {"task": [], "repeat": []}
@@ -230,8 +227,7 @@ def _turn_entry(item: Row) -> dict[str, Json]:
 
 def _turn_text(item: Row) -> str:
     turn = read_turn(item)
-    said = [message.content for message in turn.before]
-    return "\n".join([*said, *(candidate.text for candidate in turn.candidates)])
+    return "\n".join([*(one.content for one in turn.before), *(one.text for one in turn.candidates)])
 
 
 def _turn_row(item: Row) -> dict[str, Json]:

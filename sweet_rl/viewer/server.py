@@ -40,10 +40,7 @@ def serve(
     port: int = 9785,
     on_ready: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Serve until SIGINT (Ctrl-C) or SIGTERM; then the library is closed. Port 0 takes a free one.
-
-    `on_ready` is called with the page's address, token and all, once it can be opened.
-    """
+    """Serve until SIGINT or SIGTERM; `on_ready` is given the address, token and all. Port 0 takes a free one."""
     token = secrets.token_urlsafe(24)
     name = socket.gethostname() if host in {"0.0.0.0", "::"} else host
     name = f"[{name}]" if ":" in name else name

@@ -12,9 +12,8 @@ from sweet_rl.chat import (
     TokenizerChat,
     formats,
     load_tokenizer,
-    model_path,
     with_system,
-)  # fmt: skip
+)
 from sweet_rl.chat import reflect_format as texts
 from sweet_rl.chat.formats import LastObservation, WholeTranscript
 from sweet_rl.chat.reflect_format import ACTION_MARKER, ANALYSE_MARKER, CHOICES, policy_prompt, split_prompt
@@ -56,8 +55,7 @@ def test_encode_adds_no_begin_token():
     tokenizer = tiny_tokenizer()
     chat = TokenizerChat(tokenizer)
     prompt = chat.render([USER])
-    assert prompt.startswith(BEGIN)
-    assert chat.writes_begin_token(prompt)
+    assert prompt.startswith(BEGIN) and chat.writes_begin_token(prompt)
     assert not chat.writes_begin_token(prompt.removeprefix(BEGIN))
     assert chat.encode(prompt).count(tokenizer.bos_token_id) == 1
     assert tokenizer(prompt)["input_ids"].count(tokenizer.bos_token_id) == 2  # what is to be avoided
@@ -95,14 +93,13 @@ def test_missing_template_and_missing_tokenizer(tmp_path):
 
 def test_a_name_that_is_no_folder_is_told_before_it_is_looked_for_once(tmp_path, caplog):
     """Without a network the search takes a minute or two."""
-    for name in ("runs/critik", "runs/critik", tmp_path):
-        with pytest.raises(UsageError, match="No tokenizer could be loaded from"):
+    no_name = "there is no such folder, and a model of the hub is named like"
+    for name in ("runs/critik", "runs/critik", tmp_path, "./runs/critic", "runs/a/critic", "/nowhere"):
+        searched = name in ("runs/critik", tmp_path)
+        with pytest.raises(UsageError, match="No tokenizer could be loaded from" if searched else no_name):
             load_tokenizer(name)
     said = "runs/critik is no folder here: looking for it in the local cache and on the hub."
     assert caplog.messages == [said]
-    for name in ("./runs/critic", "runs/a/critic", "/nowhere"):
-        with pytest.raises(UsageError, match="there is no such folder, and a model of the hub is named like"):
-            load_tokenizer(name)
 
 
 def test_of_a_long_dialogue_the_oldest_exchanges_are_left_out():
@@ -132,18 +129,11 @@ def test_a_dialogue_whose_ends_alone_are_too_long_is_told_of_once(caplog):
         InstructedChat(chat, "Ask, and ask, and ask again. " * 9, 20)
 
 
-def dialogue(*contents):
-    return [Message(("user", "assistant")[index % 2], content) for index, content in enumerate(contents)]
-
-
-RULES = Message("system", "Be brief.")
-
-
 def test_transcripts():
     written = "### system:\nRules.\n\n### user:\nHi.\n\n### assistant:\n"
     assert PlainChat().render([SYSTEM, USER]) == written
     assert with_system("", [USER]) == [USER]
-    messages = [RULES, *dialogue("A hall.", "north", "A cave.")]
+    messages = [SYSTEM, Message("user", "A hall."), Message("assistant", "north"), Message("user", "A cave.")]
     assert (LastObservation().render(messages), LastObservation().render([])) == ("A cave.", "")
     assert (WholeTranscript().render(messages[:3]), WholeTranscript().render([])) == ("A hall.\nnorth\n", "")
 
@@ -167,7 +157,7 @@ TEMPLATES = {
 
 @pytest.fixture
 def tokenizer():
-    return load_tokenizer(model_path(EMBEDDED))
+    return load_tokenizer(EMBEDDED)
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
@@ -181,9 +171,8 @@ def test_it_is_stopped(tokenizer, name, monkeypatch):
 
 
 def test_what_templates_reckon_with_is_as_it_was(tokenizer):
-    tokenizer.chat_template = (
-        "{{ 3 * 4 }} {{ 2**10 }} {{ 'ab' * 3 }} {{ ([1] * 2)|length }} {{ 2 * 1.5 }}" + SAID
-    )
+    sums = "{{ 3 * 4 }} {{ 2**10 }} {{ 'ab' * 3 }} {{ ([1] * 2)|length }} {{ 2 * 1.5 }}"
+    tokenizer.chat_template = sums + SAID
     assert TokenizerChat(tokenizer).render([Message("user", "Hi.")]) == "12 1024 ababab 2 3.0Hi."
 
 
@@ -230,9 +219,7 @@ def test_prompts_by_hand():
     )
     assert policy_prompt("All of it.", None, "Hm.") == "All of it. # Analyze:\nHm. # Action:\n"
 
-
-def test_the_list_is_the_last_one_in_the_text():
-    text = f"A file that says{EXPLORE}\n0. nothing\n{EXPLORE}\n0. cd docs\n"
+    text = f"A file that says{EXPLORE}\n0. nothing\n{EXPLORE}\n0. cd docs\n"  # the list is the last one
     assert split_prompt(text, EXPLORE).after == f"{EXPLORE}\n0. cd docs\n"
 
 

@@ -132,9 +132,8 @@ def test_thoughts_are_learned_or_only_read_and_stand_in_no_later_prompt(learn, l
 
 
 def test_what_opens_a_thought_is_learned_where_the_model_writes_it():
-    template = template_of(
-        THINKING.replace("<|header|>assistant\n<think>\n{% endif %}", "<|header|>assistant\n{% endif %}")
-    )
+    opens = "<|header|>assistant\n<think>\n{% endif %}"
+    template = template_of(THINKING.replace(opens, "<|header|>assistant\n{% endif %}"))
     said = {"role": "assistant", "content": "Four.", "reasoning_content": "hm"}
     (turn,) = template.turns([{"role": "user", "content": "2+2?"}, said])
     assert (turn.lead, turn.text) == ("", "<think>\nhm\n</think>\n\nFour.")
@@ -174,10 +173,8 @@ def test_of_two_marks_behind_the_last_turn_the_one_that_ends_every_turn_is_its_e
 
 def test_a_text_that_begins_in_another_way_loses_no_turn():
     """Each user message begins with the begin token, as in Llama 2; the first of these lacks it."""
-    llama = THINKING.replace(
-        "{% for m in messages %}",
-        "{% for m in messages %}{% if m.role == 'user' %}{{ bos_token }}{% endif %}",
-    )
+    each = "{% for m in messages %}"
+    llama = THINKING.replace(each, each + "{% if m.role == 'user' %}{{ bos_token }}{% endif %}")
     text = template_of(llama).chat.render(dialogue()[:3]) + "hm</think>Four."
     assert len(template_of(llama).written("", text)) == 2
     with pytest.raises(UnparsableError, match="begins otherwise"):
@@ -271,9 +268,8 @@ BY_HAND = {
 
 def trl_templates():
     trl = pytest.importorskip("trl", reason="TRL's chat templates: pip install trl")
-    return {
-        path.stem: path.read_text() for path in (Path(trl.__file__).parent / "chat_templates").glob("*.jinja")
-    }
+    paths = (Path(trl.__file__).parent / "chat_templates").glob("*.jinja")
+    return {path.stem: path.read_text() for path in paths}
 
 
 def trl_tokenizer(name, text, ends):

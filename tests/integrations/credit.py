@@ -11,11 +11,8 @@ SAID = ("What should it return?", "A list.", "Which numbers?", "An empty list co
 
 def sampled(messages, text, tokenizer, *, cut=False):
     """A turn as a model in this process leaves it."""
-    given = tokenizer.apply_chat_template(
-        [{"role": one.role, "content": one.content} for one in messages],
-        tokenize=False,
-        add_generation_prompt=True,
-    )
+    asked = [{"role": one.role, "content": one.content} for one in messages]
+    given = tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True)
     ids = tokenizer(text, add_special_tokens=False)["input_ids"] + ([] if cut else [tokenizer.eos_token_id])
     why = FinishReason.LENGTH if cut else FinishReason.STOP
     logprobs = tuple(-0.1 * place for place in range(len(ids)))
@@ -24,19 +21,13 @@ def sampled(messages, text, tokenizer, *, cut=False):
 
 def episode(number, repeat, *, turns=2, cut=False):
     """One dialogue of a task; what is said depends on both numbers."""
-    tokenizer, task = (
-        tiny_tokenizer(),
-        {"problem_description": f"Write {number}.", "ground_truth": f"def f(): {number}"},
-    )
-    history = [Message("user", f"Write {number}.")]
+    tokenizer, history = tiny_tokenizer(), [Message("user", f"Write {number}.")]
     for turn in range(turns):
-        history += [
-            sampled(history, SAID[(number + repeat + turn) % 4], tokenizer, cut=cut),
-            Message("user", "Yes."),
-        ]
-    return Trajectory(
-        task_from_row(task | {"task_id": f"t{number}"}), tuple(history[:-1]), None, sample_index=repeat
-    )
+        said = sampled(history, SAID[(number + repeat + turn) % 4], tokenizer, cut=cut)
+        history += [said, Message("user", "Yes.")]
+    task = {"problem_description": f"Write {number}.", "ground_truth": f"def f(): {number}"}
+    task = task_from_row(task | {"task_id": f"t{number}"})
+    return Trajectory(task, tuple(history[:-1]), None, sample_index=repeat)
 
 
 def episodes(tasks=2, repeats=2):

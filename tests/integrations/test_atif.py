@@ -55,18 +55,13 @@ def scores(episodes):
     for one in episodes[:2]:
         for place, turn in enumerate(turns(one)):
             key = {"task_id": one.task.task_id, "sample_index": one.sample_index, "turn_index": place}
-            yield key | {
-                "turn_digest": turn_digest(turn.input, turn.output),
-                "hidden": {"advantage": 0.5 + place},
-                "critic": "runs/critic",
-            }
+            key |= {"turn_digest": turn_digest(turn.input, turn.output), "critic": "runs/critic"}
+            yield key | {"hidden": {"advantage": 0.5 + place}}
 
 
 def documents(folder):
-    return {
-        (one["trajectory_id"]): one
-        for one in (json.loads(path.read_text()) for path in folder.glob("*.atif.json"))
-    }
+    found = [json.loads(path.read_text()) for path in folder.glob("*.atif.json")]
+    return {one["trajectory_id"]: one for one in found}
 
 
 def test_what_the_format_has_a_place_for_stands_there(episodes, folder):
@@ -89,10 +84,8 @@ def test_what_the_format_has_a_place_for_stands_there(episodes, folder):
                 assert step.get("reasoning_content") == entry.thoughts
         assert document["final_metrics"].get("extra", {}).get("reward") == one.reward
     first = found[f"{episodes[0].task.task_id}.0"]
-    agent = [step for step in first["steps"] if step["source"] == "agent"]
-    assert [step["extra"]["credit"]["hidden"]["advantage"] for step in agent] == [
-        0.5 + place for place in range(len(agent))
-    ]
+    agent = [step["extra"]["credit"]["hidden"] for step in first["steps"] if step["source"] == "agent"]
+    assert agent == [{"advantage": 0.5 + place} for place in range(len(agent))]
     sampled = [len(turn.token_ids) for turn in turns(episodes[0])]
     assert first["final_metrics"]["total_completion_tokens"] == sum(sampled) > 0
 
@@ -102,11 +95,9 @@ def test_they_come_back_whole(episodes, folder, tmp_path):
     back = {one.key: one for one in load_trajectories(tmp_path / "back.jsonl")}
     credit = [one.extra.get("turn_credit") for one in map(back.get, (one.key for one in episodes))]
     assert [known and known[0]["hidden"] for known in credit] == [{"advantage": 0.5}] * 2 + [None] * 2
-    without = {
-        key: replace(one, extra={name: v for name, v in one.extra.items() if name != "turn_credit"})
-        for key, one in back.items()
-    }
-    assert without == {one.key: one for one in episodes}
+    for one in back.values():
+        one.extra.pop("turn_credit", None)
+    assert back == {one.key: one for one in episodes}
     export(tmp_path / "back.jsonl", tmp_path / "again", to="atif")  # the column takes the place of the file
     assert documents(tmp_path / "again") == documents(folder)
 
@@ -142,13 +133,8 @@ def test_other_peoples_documents_are_read(trial, tmp_path):
     assert row.task.problem_description == "What is in a.txt?\n[image: a.png]"
     call = '<tool_call>\n{"name": "run", "arguments": {"keys": "cat a.txt"}}\n</tool_call>'
     said = [(entry.role, entry.content) for entry in row.dialogue_history]
-    assert said == [
-        ("user", "What is in a.txt?\n[image: a.png]"),
-        ("assistant", f"I look.\n{call}"),
-        ("user", "blue"),
-        ("assistant", "Copied."),
-        ("assistant", "It is blue."),
-    ]
+    told = ("user", row.task.problem_description), ("assistant", f"I look.\n{call}"), ("user", "blue")
+    assert said == [*told, ("assistant", "Copied."), ("assistant", "It is blue.")]
     first, last = turns(row)  # what was copied as context is no turn
     assert (first.token_ids, first.logprobs, first.thoughts) == ((5, 6), (-0.5, -1.0), "cat it")
     assert first.input.startswith('[{"content":"You have a terminal.","role":"system"}')

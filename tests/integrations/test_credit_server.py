@@ -3,19 +3,13 @@
 import asyncio
 import json
 import re
-import signal
-import subprocess
-import sys
-import urllib.request
 
 import aiohttp
 import pytest
 
-import sweet_rl
-from sweet_rl.integrations.serve import credit_application
+from sweet_rl.integrations.serve import credit_application, serve_credit
 from sweet_rl.preferences.credit import View
 from sweet_rl.serving import listening
-from tests.tiny_models import save_tiny_llama
 
 MESSAGES = [{"role": "user", "content": "Write it."}, {"role": "assistant", "content": "What for?"}]
 
@@ -51,10 +45,8 @@ def asked(body, path="/credit", kind="application/json", method="POST"):
 
 def test_every_answer_says_what_it_was_computed_by():
     one, none = {"hidden": "abc", "messages": MESSAGES}, {"hidden": None, "messages": MESSAGES * 2}
-    assert asked({"dialogues": [one, none]}) == (
-        200,
-        {"advantages": [[3.0], [0.0, 0.0]], "why": [[""], ["", ""]], "critic": "sha256:1"},
-    )
+    found = {"advantages": [[3.0], [0.0, 0.0]], "why": [[""], ["", ""]], "critic": "sha256:1"}
+    assert asked({"dialogues": [one, none]}) == (200, found)
     assert asked({"dialogues": []})[1] == {"advantages": [], "why": [], "critic": "sha256:1"}
     assert asked({}, "/health", method="GET") == (200, {"status": "ok", "critic": "sha256:1"})
 
@@ -76,26 +68,24 @@ def test_what_is_wrong_is_told(body, status, words):
 
 
 def test_other_paths_methods_and_types():
-    assert asked({}, "/else")[0] == 404
-    assert asked({}, method="PUT")[0] == 405
+    assert (asked({}, "/else")[0], asked({}, method="PUT")[0]) == (404, 405)
     status, answer = asked({}, kind="text/plain")
-    assert status == 415
-    assert "must be application/json" in answer["error"]
+    assert status == 415 and "must be application/json" in answer["error"]
 
 
 async def test_a_client_that_goes_away_does_not_stop_the_critic():
     critic = Slow()
     app = credit_application(critic, {})
     async with listening(app, "127.0.0.1", 0) as port, aiohttp.ClientSession() as session:
-        url = f"http://127.0.0.1:{port}/credit"
-        wait = [{"role": "user", "content": "wait"}]
-        gone = asyncio.create_task(
-            session.post(url, json={"dialogues": [{"hidden": None, "messages": wait}]})
-        )
+
+        def post(hidden, messages):
+            body = {"dialogues": [{"hidden": hidden, "messages": messages}]}
+            return asyncio.create_task(session.post(f"http://127.0.0.1:{port}/credit", json=body))
+
+        gone = post(None, [{"role": "user", "content": "wait"}])
         await critic.begun.wait()
         gone.cancel()
-        body = {"dialogues": [{"hidden": "a", "messages": MESSAGES}]}
-        other = asyncio.create_task(session.post(url, json=body))
+        other = post("a", MESSAGES)
         await asyncio.sleep(0.05)
         asked_meanwhile = critic.asked
         critic.go.set()
@@ -105,21 +95,17 @@ async def test_a_client_that_goes_away_does_not_stop_the_critic():
     assert answer["advantages"] == [[1.0]]
 
 
-def test_the_command_gives_the_numbers_of_python(tmp_path):
-    save_tiny_llama(tmp_path / "critic", seed=1)
-    save_tiny_llama(tmp_path / "policy", seed=0)
-    flags = ["--critic", "critic", "--reference_model", "policy", "--port", "0"]
-    command = [sys.executable, "-m", "sweet_rl", "serve_credit", *flags]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            url = re.search(r"http://\S+", process.stdout.readline())[0]
-            body = json.dumps({"dialogues": [{"hidden": "7", "messages": MESSAGES}]}).encode()
-            request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
-            with urllib.request.urlopen(request) as reply:
-                found = json.loads(reply.read())
-        finally:
-            process.send_signal(signal.SIGTERM)
-    critic = sweet_rl.Critic(tmp_path / "critic", reference_model=tmp_path / "policy")
+def test_the_command_gives_the_numbers_of_python(folder, critic, monkeypatch, capsys):
+    found = {}
+
+    async def served(app, host, port, *, on_ready):
+        async with listening(app, host, port) as actual, aiohttp.ClientSession() as session:
+            on_ready(actual)
+            body = {"dialogues": [{"hidden": "7", "messages": MESSAGES}]}
+            async with session.post(capsys.readouterr().out.split()[-1], json=body) as reply:
+                found.update(await reply.json())
+
+    monkeypatch.setattr("sweet_rl.serving.serve", served)
+    serve_credit(str(folder / "critic"), reference_model=str(folder / "reference"), port=0)
     assert found.pop("advantages") == [[pytest.approx(critic.credit("7", MESSAGES)[0], abs=1e-5)]]
     assert found == {"why": [[""]]} | critic.facts
-    assert process.returncode == 0

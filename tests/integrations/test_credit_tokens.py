@@ -24,9 +24,8 @@ def test_a_row_is_what_was_sampled_and_what_stood_between(cut):
     first, _, second = one.dialogue_history[1:]
     assert row.turns == [0, 1]
     assert tokenizer.decode(row.prompt_ids) == first.input
-    assert tokenizer.decode(row.prompt_ids + row.response_ids) == second.input + tokenizer.decode(
-        second.token_ids
-    )
+    said = tokenizer.decode(second.token_ids)
+    assert tokenizer.decode(row.prompt_ids + row.response_ids) == second.input + said
     between = len(row.response_ids) - len(first.token_ids) - len(second.token_ids)
     assert row.mask == [1] * len(first.token_ids) + [0] * between + [1] * len(second.token_ids)
     assert tuple(row.response_ids[: len(first.token_ids)]) == first.token_ids
@@ -49,9 +48,9 @@ def test_a_critic_reads_in_tokens_what_it_reads_in_dialogues(critic):
     encoding = encoding_by(tokenizer)
     rows = [token_rows(one, tokenizer)[0] for one in some]
     taken = [agent_turns(row.prompt_ids, row.response_ids, row.mask, encoding) for row in rows]
-    assert [[turn.token_ids for turn in turns] for turns in taken] == [
-        [turn.token_ids for turn in one.dialogue_history if isinstance(turn, AgentTurn)] for one in some
-    ]
+    played = [[turn for turn in one.dialogue_history if isinstance(turn, AgentTurn)] for one in some]
+    ids_in, ids_there = ([[turn.token_ids for turn in turns] for turns in each] for each in (taken, played))
+    assert ids_in == ids_there
     ours = critic.credit_many(hidden(some), [one.dialogue_history for one in some])
     assert critic.credit_many(hidden(some), taken) == ours
 
@@ -75,11 +74,9 @@ def test_a_special_token_within_a_turn_is_its_own():
     tokenizer, one = tiny_tokenizer(), episode(0, 0)
     first, said, *_ = one.dialogue_history
     odd = (said.token_ids[0], tokenizer.convert_tokens_to_ids("<|header|>"), *said.token_ids[1:])
-    (row,) = token_rows(
-        replace(one, dialogue_history=(first, replace(said, token_ids=odd, logprobs=None))), tokenizer
-    )
-    assert tuple(row.response_ids) == odd
-    assert row.logprobs is None
+    history = (first, replace(said, token_ids=odd, logprobs=None))
+    (row,) = token_rows(replace(one, dialogue_history=history), tokenizer)
+    assert (tuple(row.response_ids), row.logprobs) == (odd, None)
 
 
 def test_turns_are_runs_of_ones():
@@ -149,8 +146,6 @@ def other_tokenizer(folder):
     content = json.loads(place.read_text())
     vocab = content["model"]["vocab"]
     letters = sorted((name for name in vocab if "<" not in name), key=vocab.get)
-    content["model"]["vocab"] |= dict(
-        zip(letters, [vocab[name] for name in letters[1:] + letters[:1]], strict=True)
-    )
+    vocab |= dict(zip(letters, [vocab[name] for name in letters[1:] + letters[:1]], strict=True))
     place.write_text(json.dumps(content))
     return path

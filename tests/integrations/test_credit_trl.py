@@ -39,14 +39,11 @@ def policy(folder):
 
 def trainer_of(kind, folder, output, rewards, data, *, steps=3, **more):
     model, tokenizer = policy(folder)
-    return kind(
-        model=model,
-        processing_class=tokenizer,
-        reward_funcs=rewards,
-        args=trl.GRPOConfig(str(output), max_steps=steps, **SETTINGS),
-        train_dataset=Dataset.from_list(data),
-        **more,
-    )
+    more |= {
+        "args": trl.GRPOConfig(str(output), max_steps=steps, **SETTINGS),
+        "train_dataset": Dataset.from_list(data),
+    }
+    return kind(model=model, processing_class=tokenizer, reward_funcs=rewards, **more)
 
 
 def nothing(completions, **others):
@@ -90,15 +87,11 @@ def centred_of(row, rows):
 
 def test_without_credit_nothing_moves_and_the_other_way_round_all_does(rows, folder, tmp_path):
     """Broken on purpose: zero, the same for all turns, flipped, dealt to other turns."""
+    factors = {"as it is": lambda value: value, "zero": lambda value: 0.0, "alike": lambda value: 7.0}
+    factors |= {"flipped": lambda value: -value, "unknown": lambda value: None}
     moved = {
         name: replayed(changed(rows, factor), folder, tmp_path / name, steps=1)[1]
-        for name, factor in {
-            "as it is": lambda value: value,
-            "zero": lambda value: 0.0,
-            "alike": lambda value: 7.0,
-            "flipped": lambda value: -value,
-            "unknown": lambda value: None,
-        }.items()
+        for name, factor in factors.items()
     }
     for name in ("zero", "alike", "unknown"):
         assert all(torch.equal(one, torch.zeros_like(one)) for one in moved[name]), name
@@ -117,11 +110,10 @@ def test_a_turn_without_a_score_is_left_out_and_others_are_not(rows, folder, tmp
     trainer = trainer_of(TurnCreditTrainer, folder, tmp_path, nothing, data, rollout_func=Replay(some))
     output = trainer._generate_and_score_completions([{"prompt": task} for task in ("t0", "t0", "t1", "t1")])
     (start, end), (_, last) = runs(rows[0]["env_mask"])
-    assert output["tool_mask"][0, start:end].sum() == 0
-    assert (output["advantages"][0, start:end] == 0).all()
-    assert output["tool_mask"][0, last - 1] == 1
+    mask, advantages = output["tool_mask"][0], output["advantages"][0]
+    assert mask[start:end].sum() == advantages[start:end].abs().sum() == 0
     mean = (1.0 + sum(rows[1]["credit"])) / 3
-    assert output["advantages"][0, last - 1] == pytest.approx(1.0 - mean)
+    assert (mask[last - 1], advantages[last - 1]) == (1, pytest.approx(1.0 - mean))
     assert output["advantages"].shape == output["completion_ids"].shape
 
 
@@ -130,9 +122,8 @@ def test_a_critic_is_asked_about_what_was_played(rows, critic, folder, tmp_path)
     some = episodes()
     told = {one.task.task_id: one.task.ground_truth for one in some}
     data = [{"prompt": task, "hidden": text} for task, text in told.items()]
-    trainer = trainer_of(
-        TurnCreditTrainer, folder, tmp_path, nothing, data, rollout_func=Replay(rows), critic=critic
-    )
+    how = {"rollout_func": Replay(rows), "critic": critic}
+    trainer = trainer_of(TurnCreditTrainer, folder, tmp_path, nothing, data, **how)
     inputs = [{"prompt": row["task_id"], "hidden": told[row["task_id"]]} for row in rows]
     output = trainer._generate_and_score_completions(inputs)
     for row, advantages, mask in zip(rows, output["advantages"], output["tool_mask"], strict=True):
@@ -179,12 +170,8 @@ def test_grpo_is_rewarded_by_the_credit_of_a_turn(critic, folder, tmp_path, conv
 
 def test_what_the_page_shows_trains(rows, critic, folder, tmp_path):
     some = episodes(2, 1)
-    turns = Dataset.from_list(
-        [
-            {"prompt": [{"role": "user", "content": one.dialogue_history[0].content}], "hidden": told}
-            for one, told in zip(some, hidden(some), strict=True)
-        ]
-    )
+    asked = [[{"role": "user", "content": one.dialogue_history[0].content}] for one in some]
+    turns = Dataset.from_dict({"prompt": asked, "hidden": hidden(some)})
     settings = SETTINGS | {"output_dir": str(tmp_path), "max_steps": 3}
     replace_rows(tmp_path / "rows.jsonl", rows)
     for trained in (
@@ -198,13 +185,10 @@ def test_what_the_page_shows_trains(rows, critic, folder, tmp_path):
 
 def test_a_reward_without_a_score_is_none(critic):
     reward = CreditReward(critic, tiny_tokenizer())
-    long = [{"role": "assistant", "content": "no " * 600}]
+    long, short = ([{"role": "assistant", "content": text}] for text in ("no " * 600, "a"))
     prompt = [{"role": "user", "content": "So?"}]
-    found = reward(
-        [prompt, prompt], [long, [{"role": "assistant", "content": "a"}]], [[5] * 900, [5]], hidden=["7", "7"]
-    )
-    assert found[0] is None
-    assert isinstance(found[1], float)
+    found = reward([prompt, prompt], [long, short], [[5] * 900, [5]], hidden=["7", "7"])
+    assert found[0] is None and isinstance(found[1], float)
     with pytest.raises(TypeError, match="hidden"):
         reward([prompt], [long], [[5]])
 

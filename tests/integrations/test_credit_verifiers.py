@@ -24,10 +24,8 @@ def trace(episode, **differs):
     (row,) = token_rows(episode, tiny_tokenizer())
     header, nodes, at = 8, [], 0
     for place, message in enumerate(episode.dialogue_history):
-        node = {
-            "message": {"role": message.role, "content": message.content},
-            "parent": place - 1 if place else None,
-        }
+        said = {"role": message.role, "content": message.content}
+        node = {"message": said, "parent": place - 1 if place else None}
         if isinstance(message, AgentTurn):
             start = row.mask.index(1, at)
             scaffold, at = row.response_ids[at:start], start + len(message.token_ids)
@@ -40,11 +38,8 @@ def trace(episode, **differs):
             node |= {"token_ids": row.prompt_ids[:-header], "mask": [False] * (len(row.prompt_ids) - header)}
         nodes.append(node)
     data = {"id": episode.task.task_id}
-    made = {
-        "task": {"type": "T", "data": data, "key": episode.task.task_id},
-        "agent": {"config": {}},
-        "ok": True,
-    }
+    task = {"type": "T", "data": data, "key": episode.task.task_id}
+    made = {"task": task, "agent": {"config": {}}, "ok": True}
     return WireTrace.model_validate(made | {"nodes": nodes} | differs)
 
 
@@ -63,9 +58,8 @@ def solution(some):
 
 
 def credited(folder, output, critic, hidden):
-    assert credit_run(folder, output, critic, hidden) == len(
-        (folder / "traces.jsonl").read_text().splitlines()
-    )
+    lines = (folder / "traces.jsonl").read_text().splitlines()
+    assert credit_run(folder, output, critic, hidden) == len(lines)
     return [trace for episode in read_episodes(output, WireTrace) for trace in episode.traces]
 
 
@@ -89,9 +83,8 @@ def test_every_sampled_token_has_the_credit_of_its_turn(read, critic):
         (branch,) = trace.branches
         found = {turn for turn, own in zip(branch.advantages, branch.sampled_mask, strict=True) if own}
         assert sorted(found) == pytest.approx(sorted(less), abs=1e-4)
-        assert {one for one, own in zip(branch.advantages, branch.sampled_mask, strict=True) if not own} == {
-            0.0
-        }
+        others = zip(branch.advantages, branch.sampled_mask, strict=True)
+        assert {one for one, own in others if not own} == {0.0}
 
 
 def test_other_hidden_information_gives_other_credit(read, critic, tmp_path):
@@ -116,9 +109,8 @@ def test_what_has_no_tokens_failed_or_has_no_score_stays_unassigned(critic, tmp_
     failed = trace(some[0], ok=False)
     long = trace(some[1])
     long.nodes[-1].message.content = "no " * 600
-    traces = credited(
-        saved(tmp_path / "run", [plain, failed, long]), tmp_path / "out", critic, lambda one: "7"
-    )
+    run = saved(tmp_path / "run", [plain, failed, long])
+    traces = credited(run, tmp_path / "out", critic, lambda one: "7")
     assert [node.advantages for one in traces[:2] for node in one.nodes] == [None] * 8
     assert len(traces[0].info["turn_credit"]["credit"]) == 2
     assert "turn_credit" not in traces[1].info

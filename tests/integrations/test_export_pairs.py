@@ -79,11 +79,12 @@ def test_sides_that_the_token_limit_cut_are_counted(export, tokenizer, capsys):
     tok = load_tokenizer(tokenizer)
     ids = {"chosen_token_ids": [40, tok.eos_token_id], "rejected_token_ids": [41]}
     row = {"prompt": PROMPT, "chosen": f"E{TURN_END}", "rejected": "F", "tokenizer": tokenizer_digest(tok)}
+    both = row | ids, row | ids | {"tokenizer": "another"}
     with pytest.raises(
         UsageError, match=r"1 of 2 rows were sampled with another tokenizer.*--other_tokenizer"
     ):
-        export(row | ids, row | ids | {"tokenizer": "another"})
-    export(row | ids, row | ids | {"tokenizer": "another"}, other_tokenizer=True)
+        export(*both)
+    export(*both, other_tokenizer=True)
     assert "\n1 sides were cut by the token limit when they were sampled" in capsys.readouterr().out
 
 
@@ -182,10 +183,8 @@ def random_pairs(pair, tok, count=12):
 def as_trained_here(tmp_path, tok):
     """What `train_dpo` sees of the same pairs: prompt and sides together."""
     rows = read_pairs(DataSettings(dataset=str(tmp_path / "pairs.jsonl")), seed=0)[0]
-    return [
-        [list(branch.ids) for branch in one.branches]
-        for one in TurnEncoder(tok, DataSettings(dataset="", max_len=10_000)).encode(rows)[0]
-    ]
+    encoded = TurnEncoder(tok, DataSettings(dataset="", max_len=10_000)).encode(rows)[0]
+    return [[list(branch.ids) for branch in one.branches] for one in encoded]
 
 
 def whole(row):
@@ -220,9 +219,8 @@ def test_drift_is_counted_and_told(sampled, pair, tok, capsys):
     same, other = pair([*plain, tok.eos_token_id], plain), pair(plain, letters)
     sampled([same, other, other, {"prompt": PROMPT, "chosen": "a", "rejected": "b"}])
     said = capsys.readouterr().out
-    assert "The texts of 2 of 3 pairs become other tokens than were sampled (" in said
-    assert "pairs.jsonl:2" in said
-    assert "docs/export.md#exact-tokens" in said
+    told = "The texts of 2 of 3 pairs become other tokens than were sampled ("
+    assert all(words in said for words in (told, "pairs.jsonl:2", "docs/export.md#exact-tokens"))
     sampled([same])
     assert "The texts of 0 of 1 pairs become other tokens than were sampled.\n" in capsys.readouterr().out
 
@@ -231,9 +229,8 @@ def test_more_drift_than_may_be_is_refused(sampled, pair, tok, tmp_path):
     letters = [tok.convert_tokens_to_ids(letter) for letter in "list"]
     plain = tok("What?", add_special_tokens=False)["input_ids"]
     rows = [pair(plain, plain[:1]), pair(plain, letters)]
-    with pytest.raises(
-        UsageError, match=r"1 of 2 pairs \(50%\) .*jsonl:2; at most 5% may \(--max_drift\).*--format trl"
-    ):
+    refused = r"1 of 2 pairs \(50%\) .*jsonl:2; at most 5% may \(--max_drift\).*--format trl"
+    with pytest.raises(UsageError, match=refused):
         sampled(rows, format="openrlhf")
     assert not (tmp_path / "out").exists()
     assert len(sampled(rows, format="openrlhf", max_drift=0.5)) == 2
@@ -245,9 +242,7 @@ def test_more_drift_than_may_be_is_refused(sampled, pair, tok, tmp_path):
 
 def exact_trainer():
     """The class that docs/export.md shows."""
-    code = re.search(
-        r"^from trl.*?return dataset.*?$", (ROOT / "docs/export.md").read_text(), re.MULTILINE | re.DOTALL
-    )
+    code = re.search(r"(?ms)^from trl.*?return dataset.*?$", (ROOT / "docs/export.md").read_text())
     found = {}
     exec(code[0], found)
     return found["ExactDPOTrainer"]
@@ -271,16 +266,12 @@ def test_trl_trains_three_steps_on_the_sampled_tokens(sampled, pair, tok, model,
         str(tmp_path / "trained"), max_length=None, max_steps=3, per_device_train_batch_size=2, use_cpu=True, bf16=False,
         report_to="none", save_strategy="no", precompute_ref_log_probs=True, disable_tqdm=True,
     )  # fmt: skip
-    pairs = load_dataset(
-        "json", data_files=str(tmp_path / "out/train.jsonl"), cache_dir=str(tmp_path / "cache")
-    )
-    trainer = Watched(model=model, args=settings, train_dataset=pairs["train"])
+    files = {"data_files": str(tmp_path / "out/train.jsonl"), "cache_dir": str(tmp_path / "cache")}
+    trainer = Watched(model=model, args=settings, train_dataset=load_dataset("json", **files)["train"])
     trained = trainer.train()
-    assert trained.global_step == 3
-    assert math.isfinite(trained.training_loss)
-    given = [tuple(ids) for row in rows for ids in whole(row)]
-    assert len(seen) == 12
-    assert {tuple(ids) for ids in seen} <= set(given)
+    assert trained.global_step == 3 and math.isfinite(trained.training_loss)
+    given = {tuple(ids) for row in rows for ids in whole(row)}
+    assert len(seen) == 12 and set(map(tuple, seen)) <= given
 
 
 @pytest.mark.filterwarnings("default")
@@ -291,9 +282,8 @@ def test_trl_by_itself_makes_other_tokens_of_the_texts(sampled, pair, tok, model
 
     rows = sampled(random_pairs(pair, tok))
     drifted = int(re.search(r"The texts of (\d+) of 12 pairs", capsys.readouterr().out)[1])
-    settings = trl.DPOConfig(
-        str(tmp_path / "trained"), max_length=None, use_cpu=True, bf16=False, report_to="none"
-    )
+    plain = {"max_length": None, "use_cpu": True, "bf16": False, "report_to": "none"}
+    settings = trl.DPOConfig(str(tmp_path / "trained"), **plain)
     trainer = trl.DPOTrainer(model=model, args=settings, train_dataset=Dataset.from_list(rows))
     end = [tok.eos_token_id]
     closed = [[ids if ids[-1:] == end else ids + end for ids in whole(row)] for row in rows]
@@ -303,27 +293,21 @@ def test_trl_by_itself_makes_other_tokens_of_the_texts(sampled, pair, tok, model
 
 @pytest.mark.filterwarnings("default")
 def test_openrlhf_reads_the_texts_as_training_here(sampled, pair, tok, tmp_path):
-    package = pytest.importorskip(
-        "openrlhf.datasets", reason="the dataset code of the package openrlhf reads the rows"
-    )
+    package = pytest.importorskip("openrlhf.datasets", reason="the package openrlhf reads the rows")
     from datasets import Dataset
 
     plain = tok("What should it return?", add_special_tokens=False)["input_ids"]
-    step = pair([*plain, tok.eos_token_id], plain[:3])
-    dialogues = [
-        step,
-        {"chosen": f"{LATER}ab", "rejected": f"{PROMPT}No.{TURN_END}{USER}So.{TURN_END}{AGENT}c"},
-    ]
-    rows = sampled(dialogues, format="openrlhf")
+    other = {"chosen": f"{LATER}ab", "rejected": f"{PROMPT}No.{TURN_END}{USER}So.{TURN_END}{AGENT}c"}
+    rows = sampled([pair([*plain, tok.eos_token_id], plain[:3]), other], format="openrlhf")
     data = SimpleNamespace(prompt_key="prompt", chosen_key="chosen", rejected_key="rejected")
     strategy = SimpleNamespace(args=SimpleNamespace(data=data))
-    read = package.RewardDataset(
-        Dataset.from_list(rows), tok, 10_000, strategy, is_dpo=True, num_processors=1
+    how = {"is_dpo": True, "num_processors": 1}
+    read, end = (
+        package.RewardDataset(Dataset.from_list(rows), tok, 10_000, strategy, **how),
+        [tok.eos_token_id],
     )
-    end = [tok.eos_token_id]
-    wanted = [
-        [ids if ids[-1:] == end else ids + end for ids in sides] for sides in as_trained_here(tmp_path, tok)
-    ]
+    trained = as_trained_here(tmp_path, tok)
+    wanted = [[ids if ids[-1:] == end else ids + end for ids in sides] for sides in trained]
     assert [[read[i][0][0].tolist(), read[i][2][0].tolist()] for i in range(2)] == wanted
     prompts = [tok(row["prompt"], add_special_tokens=False)["input_ids"] for row in rows]
     assert [read[i][4] for i in range(2)] == [len(ids) for ids in prompts]  # what is not scored

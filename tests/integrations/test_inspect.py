@@ -94,23 +94,14 @@ def test_a_human_who_cannot_be_asked_is_an_error_and_no_score(agent_url, tmp_pat
 
 
 def test_a_game(agent_url, tmp_path):
-    flags = [
-        "sweet_rl/world",
-        "-T",
-        "world=twenty_questions",
-        "-T",
-        'options={"max_turns": 3}',
-        "--limit",
-        "1",
-    ]
-    _, log = inspect_eval(agent_url, tmp_path, *flags)
+    options = ["-T", "world=twenty_questions", "-T", 'options={"max_turns": 3}', "--limit", "1"]
+    _, log = inspect_eval(agent_url, tmp_path, "sweet_rl/world", *options)
     assert log.samples[0].scores["earned"].value == {"reward": -3.0, "turns": 3, "success": 0.0}
 
 
 def sweet_rl_command(*words):
-    done = subprocess.run(
-        [sys.executable, "-m", "sweet_rl", *map(str, words)], capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-m", "sweet_rl", *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

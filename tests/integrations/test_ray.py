@@ -44,12 +44,8 @@ def address():
     """A cluster that answers to nobody who lacks its token; its head's processes end with it."""
     if not RAY:
         pytest.skip("needs Ray: pip install 'sweet_rl[ray]'")
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        tempfile.TemporaryDirectory(
-            prefix="ray", ignore_cleanup_errors=True
-        ) as folder,  # sockets: a short path
-    ):
+    short = tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True)  # for sockets
+    with pytest.MonkeyPatch.context() as patch, short as folder:
         patch.setenv("RAY_AUTH_MODE", "token")
         patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
         ray = str(Path(sys.executable).with_name("ray"))
@@ -127,15 +123,20 @@ def test_ranking_goes_on_when_a_worker_is_killed(models, ray_flags, killed, tmp_
     assert output.read_bytes() == whole.read_bytes()
 
 
-def test_grading_goes_on_when_a_worker_is_killed(ray_flags, killed, tmp_path, capsys):
-    answers = [
-        f"import time\ndef f(x):\n    time.sleep(0.02)\n    return x * {factor}" for factor in (2, 3, 1)
-    ]
-    rows = [make_row(answers[i % 3], task=f"t{i}", expressions=("f(0)", "f(1)", "f(2)")) for i in range(60)]
-    local, ray = tmp_path / "local", tmp_path / "ray"
-    for folder in (local, ray):
+def both_places(tmp_path, rows):
+    """Folders for a local run of the same rows, and for one over Ray."""
+    places = tmp_path / "local", tmp_path / "ray"
+    for folder in places:
         folder.mkdir()
         replace_rows(folder / "runs.jsonl", rows)
+    return places
+
+
+def test_grading_goes_on_when_a_worker_is_killed(ray_flags, killed, tmp_path, capsys):
+    answer = "import time\ndef f(x):\n    time.sleep(0.02)\n    return x * "
+    tests = {"expressions": ("f(0)", "f(1)", "f(2)")}
+    rows = [make_row(f"{answer}{(2, 3, 1)[i % 3]}", task=f"t{i}", **tests) for i in range(60)]
+    local, ray = both_places(tmp_path, rows)
     flags = {"workers": 1, "quiet": True}
     evaluate_code(str(local / "runs.jsonl"), **flags)
     expected = capsys.readouterr().out.replace(str(local), str(ray)).splitlines()
@@ -159,10 +160,7 @@ def test_rendering_goes_on_when_a_worker_is_killed(ray_flags, killed, tmp_path, 
         turn = {"role": "assistant", "content": page, "input": "a", "output": page}
         said = [{"role": "user", "content": task["problem_description"]}, turn]
         rows.append({"task": task, "dialogue_history": said, "answer": None})
-    local, ray = tmp_path / "local", tmp_path / "ray"
-    for folder in (local, ray):
-        folder.mkdir()
-        replace_rows(folder / "runs.jsonl", rows)
+    local, ray = both_places(tmp_path, rows)
     flags = {"browsers": 1, "page_timeout_s": 90, "render_cache": "none", "quiet": True}
     evaluate_html(str(local / "runs.jsonl"), **flags)
     evaluate_html(str(ray / "runs.jsonl"), **flags | ray_flags)
@@ -228,9 +226,10 @@ def test_work_that_kills_every_worker_is_given_up(address):
 
 
 def test_more_than_the_cluster_has_is_refused(address):
+    workers = open_workers(cluster(address, 0.5), build, use_gpus=True)
     with (
         pytest.raises(UsageError, match=r"--ray_gpus_per_worker is 0.5, but the cluster has 0 GPUs"),
-        open_workers(cluster(address, 0.5), build, use_gpus=True),
+        workers,
     ):
         pass
 
@@ -253,9 +252,8 @@ def test_wrong_flags_are_named(flags, message, tmp_path):
 
 @pytest.mark.skipif(not RAY, reason="needs Ray: pip install 'sweet_rl[ray]'")
 def test_no_cluster_and_no_ray_are_named(monkeypatch):
-    with pytest.raises(
-        ServiceError, match=r"127.0.0.1:1\) cannot be reached: .*Start one with `ray start --head`"
-    ):
+    repair = r"127.0.0.1:1\) cannot be reached: .*Start one with `ray start --head`"
+    with pytest.raises(ServiceError, match=repair):
         ask("127.0.0.1:1", "add", 1, 2)
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UsageError, match=r"pip install 'sweet_rl\[ray\]'"):
@@ -265,17 +263,14 @@ def test_no_cluster_and_no_ray_are_named(monkeypatch):
 async def test_a_head_that_is_gone_ends_the_run_with_what_to_do(monkeypatch):
     """Without Ray: its calls wait for ever, and its head is a socket that is closed in the middle."""
     monkeypatch.setattr(over_ray, "_PROBE_S", 0.1)
-
     head = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
     address = f"127.0.0.1:{head.sockets[0].getsockname()[1]}"
 
     async def started():
         return "1 on here", {}
 
-    killed, forever = [], asyncio.Event()
-    actor = SimpleNamespace(
-        start=SimpleNamespace(remote=started), ask=SimpleNamespace(remote=lambda *_: forever.wait())
-    )
+    killed, waits = [], SimpleNamespace(remote=lambda *_: asyncio.Event().wait())
+    actor = SimpleNamespace(start=SimpleNamespace(remote=started), ask=waits)
     made = SimpleNamespace(options=lambda **_: SimpleNamespace(remote=lambda *_: actor))
     ray = SimpleNamespace(
         remote=lambda _: made,
@@ -292,8 +287,6 @@ async def test_a_head_that_is_gone_ends_the_run_with_what_to_do(monkeypatch):
     async with asyncio.timeout(30):
         found = await asyncio.gather(*asking, return_exceptions=True)
     workers.close()
-    assert all(
-        isinstance(error, ServiceError) and f"The head of the Ray cluster, {address}," in str(error)
-        for error in found
-    )
+    assert all(isinstance(error, ServiceError) for error in found)
+    assert all(f"The head of the Ray cluster, {address}," in str(error) for error in found)
     assert not killed  # Ray would wait for its head

@@ -46,6 +46,9 @@ def test_a_turn_that_is_no_text_is_refused_and_the_episode_goes_on(said):
         with pytest.raises(UsageError, match="A turn of the agent is a text, got"):
             await episode.step(said)
         await episode.step("Is it alive?")
+        await episode.close()
+        with pytest.raises(UsageError, match="or it was closed"):
+            await episode.step("Is it alive?")
         return episode.rewards
 
     assert in_episode(work, **GAME) == [-1.0]
@@ -64,15 +67,6 @@ async def test_a_human_at_a_url():
             turn = await episode.step("What should it return?")
             assert turn.text and not turn.over
             assert episode.trajectory.provenance["env_model"] == "scripted"
-
-
-def test_a_closed_episode_takes_no_turn():
-    async def work(episode, human):
-        await episode.close()
-        with pytest.raises(UsageError, match="or it was closed"):
-            await episode.step("Is it alive?")
-
-    in_episode(work, **GAME)
 
 
 @pytest.mark.parametrize("broken_off", [True, False])

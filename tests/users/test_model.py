@@ -20,6 +20,7 @@ from sweet_rl.serving import listening
 from sweet_rl.types import NO_RESPONSE, Failure, Message, UserContext
 from sweet_rl.users.model import DRAFT_CAPTION, NO_DRAFT, TARGET_CAPTION, OpenAIUser, VisionUser
 from sweet_rl.users.protocol import FaultProfile
+from tests.test_openai_client import no_wait
 from tests.users.serving import serving
 
 
@@ -44,12 +45,11 @@ def test_every_published_request_is_ours_to_the_letter(shared):
     calls = 0
     for case, want in zip(cases, json.loads((folder / "expected.json").read_text()), strict=True):
         history = [Message(m["role"], m["content"]) for m in want["dialogue_history"]]
+        told = case["problem_description"], case["hidden_information"]
         for number, published in enumerate(want["simulator_calls"]):
             client = RecordingClient()
             user = OpenAIUser(client, "simulator-model", prompt_template=template)
-            context = UserContext(
-                case["problem_description"], case["hidden_information"], tuple(history[: 2 * number + 2])
-            )
+            context = UserContext(*told, tuple(history[: 2 * number + 2]))
             asyncio.run(user.reply(context))
             assert client.bodies == [published], case["id"]
             calls += 1
@@ -68,20 +68,15 @@ def test_every_published_request_is_ours_to_the_letter(shared):
 def test_replies(outcome, text, kind):
     user = OpenAIUser(RecordingClient(outcome), "m", prompt_template="x")
     reply = asyncio.run(user.reply(UserContext("p", "h", ())))
-    assert reply.content == text
-    assert (reply.failure and reply.failure.kind) == kind
+    assert (reply.content, reply.failure and reply.failure.kind) == (text, kind)
 
 
 async def replies_in(weather, *, count, attempts):
     """Ask for `count` replies at once; returns them and the client's counters."""
-
-    async def sleep(_):
-        pass
-
     context = UserContext("p", "def f(): return 1", (Message("user", "p"), Message("assistant", "q?")))
     async with serving(weather) as url:
         retry = RetryPolicy(attempts=attempts, timeout_s=0.5)
-        client = OpenAIClient([url], retry=retry, sleep=sleep, jitter=random.Random(0))
+        client = OpenAIClient([url], retry=retry, sleep=no_wait, jitter=random.Random(0))
         user = OpenAIUser(client, "scripted", prompt_template=load_prompt("human_simulator_code_prompt"))
         replies = await asyncio.gather(*(user.reply(context) for _ in range(count)))
         await user.close()
@@ -104,10 +99,8 @@ def test_without_further_attempts_every_failure_is_recorded_with_its_kind():
     weather = FaultProfile(fault_rate=1, faults="bad_request,server_error", seed=1)
     replies, _ = asyncio.run(replies_in(weather, count=4, attempts=1))
     assert {reply.content for reply in replies} == {NO_RESPONSE}
-    assert {(reply.failure.kind, reply.failure.status) for reply in replies} == {
-        ("bad_request", 400),
-        ("server_error", 500),
-    }
+    found = {(reply.failure.kind, reply.failure.status) for reply in replies}
+    assert found == {("bad_request", 400), ("server_error", 500)}
 
 
 def page(color):
@@ -118,9 +111,8 @@ def page(color):
 
 def context(draft=True):
     messages = (Message("user", "a bakery"), Message("assistant", "<html>secret</html>"))
-    return PageContext(
-        "a bakery", "<html>hidden</html>", messages, page("red"), page("blue") if draft else None
-    )
+    pages = page("red"), page("blue") if draft else None
+    return PageContext("a bakery", "<html>hidden</html>", messages, *pages)
 
 
 @asynccontextmanager
@@ -183,9 +175,6 @@ def test_the_strict_schema_refuses_what_the_published_forms_get_wrong():
     assert bodies[0]["messages"][0]["content"][2]["image_url"]["url"].startswith("data:image;base64,iVBOR")
     replies, _ = ask([context()], image_url="vllm", server={"lenient_type": True})
     assert replies[0].failure is None
-
-
-def test_null_content_is_no_response():
     replies, _ = ask([context()], server={"content": None})
     assert (replies[0].content, replies[0].failure.kind) == (NO_RESPONSE, "empty_reply")
 
@@ -224,14 +213,11 @@ def problems(body, *, lenient_type=False):
             match part:
                 case {"type": "text", "text": str(text), **rest} if text and not rest:
                     pass
-                case {"type": "image_url", "image_url": {"url": str(url), **more}, **rest} if not (
-                    more or rest
-                ):
+                case {"type": "image_url", "image_url": {"url": str(url), **more}, **rest} if not more | rest:
                     url = url.replace("data:image;", "data:image/png;", 1) if lenient_type else url
                     if picture := DATA_URL.fullmatch(url):
-                        kind = Image.open(
-                            io.BytesIO(base64.b64decode(picture[2], validate=True))
-                        ).get_format_mimetype()
+                        data = io.BytesIO(base64.b64decode(picture[2], validate=True))
+                        kind = Image.open(data).get_format_mimetype()
                         found += [] if kind == picture[1] else [f"{picture[1]} is {kind}"]
                     else:
                         found.append(f"is no data URL of a picture: {url[:40]}")

@@ -127,19 +127,16 @@ def test_pictures_are_refused_and_many_prompts_too():
 
 async def test_another_content_type_is_refused():
     """A page of a foreign site may post plain text to a loopback address without asking; JSON it may not."""
-
     async with serving() as url, aiohttp.ClientSession() as session:
         data = json.dumps(chat("x", "echo"))
         async with session.post(f"{url}/chat/completions", data=data) as response:
-            status, body = response.status, await response.json()
-    assert status == 415
-    assert "application/json" in body["error"]["message"]
+            assert response.status == 415
+            assert "application/json" in (await response.json())["error"]["message"]
 
 
 HIDDEN = "def price(row):\n    return 20 if row < 5 else 12\n"
-CONTEXT = UserContext(
-    "Price a seat.", HIDDEN, (Message("user", "Price a seat."), Message("assistant", "What about row 5?"))
-)
+ASKED = (Message("user", "Price a seat."), Message("assistant", "What about row 5?"))
+CONTEXT = UserContext("Price a seat.", HIDDEN, ASKED)
 PROMPT = simulator_prompt(load_prompt("human_simulator_code_prompt"), CONTEXT)
 
 
@@ -147,11 +144,8 @@ async def request(url, body=None):
     """POST a body (or GET); returns status and what came: JSON as an object, anything else as text."""
     data = body if isinstance(body, bytes) else json.dumps(body)
     method = "GET" if body is None else "POST"
-    headers = {"Content-Type": "application/json"}
-    async with (
-        aiohttp.ClientSession(headers=headers) as session,
-        session.request(method, url, data=data) as response,
-    ):
+    session = aiohttp.ClientSession(headers={"Content-Type": "application/json"})
+    async with session, session.request(method, url, data=data) as response:
         text = await response.text()
         return response.status, json.loads(text) if response.content_type == "application/json" else text
 
@@ -185,9 +179,8 @@ def test_the_human_over_http_says_what_it_says_in_process():
 
 
 def test_typed_content_and_streaming():
-    status, text = ask(
-        "/v1/chat/completions", chat([{"type": "text", "text": "hello you"}], "echo", stream=True)
-    )
+    body = chat([{"type": "text", "text": "hello you"}], "echo", stream=True)
+    status, text = ask("/v1/chat/completions", body)
     *chunks, end, nothing = text.split("\n\n")
     assert (status, end, nothing) == (200, "data: [DONE]", "")
     chunks = [json.loads(chunk.removeprefix("data: ")) for chunk in chunks]
@@ -215,10 +208,9 @@ def test_typed_content_and_streaming():
 )  # fmt: skip
 def test_wrong_requests_get_openai_errors(path, body, status, words):
     got, answer = ask(f"/v1/{path}", body)
-    assert got == status
-    assert words in answer["error"]["message"]
-    assert answer["error"].keys() == {"message", "type", "param", "code"}
-    assert answer["error"]["type"] == "invalid_request_error"
+    error = answer["error"]
+    assert (got, error["type"]) == (status, "invalid_request_error")
+    assert words in error["message"] and error.keys() == {"message", "type", "param", "code"}
 
 
 async def test_counters():
@@ -227,9 +219,8 @@ async def test_counters():
         await asyncio.gather(*(request(f"{url}/chat/completions", chat("x", "echo")) for _ in range(3)))
         await request(f"{url}/chat/completions", {})
         _, stats = await request(url.removesuffix("/v1") + "/stats")
-    assert stats["requests"] == 4
+    assert (stats["requests"], stats["max_concurrent"]) == (4, 3)
     assert stats["faults"] == {"empty_choices": 3}  # a request that is refused has no room for a fault
-    assert stats["max_concurrent"] == 3
     assert 0.15 <= stats["service_s"] < 1
 
 
@@ -297,8 +288,7 @@ def test_every_fault_is_what_it_says(fault, want):
 def test_a_fault_reaches_streams_too():
     weather = FaultProfile(fault_rate=1, faults="malformed_json")
     _, text = ask("/v1/chat/completions", chat("x", "echo", stream=True), weather)
-    assert text.startswith("data: {")
-    assert "[DONE]" not in text
+    assert text.startswith("data: {") and "[DONE]" not in text
 
 
 def test_a_server_for_a_while():
@@ -314,10 +304,8 @@ def test_a_server_for_a_while():
 
 def test_ctrl_c_ends_it_although_a_request_is_held():
     with start_server(fault_rate=1.0, faults="timeout") as server:
-        body = json.dumps(chat("x", "echo")).encode()
-        asked = urllib.request.Request(
-            f"{server.base_url}/chat/completions", body, {"Content-Type": "application/json"}
-        )
+        body, kind = json.dumps(chat("x", "echo")).encode(), {"Content-Type": "application/json"}
+        asked = urllib.request.Request(f"{server.base_url}/chat/completions", body, kind)
         with pytest.raises(TimeoutError):
             urllib.request.urlopen(asked, timeout=0.2)
         started = time.perf_counter()

@@ -38,16 +38,11 @@ class Viewer:
 
     def wait_for(self, fragment):
         """Until the row that the fragment names is shown."""
-        task, repeat = fragment[1:].rsplit("/", 1)
-        self.until(
-            """
+        shown = """
             const [fragment, task, repeat] = arguments;
             const holds = (selector, text) => document.querySelector(selector)?.textContent.includes(text);
-            return location.hash.split("?")[0] === fragment && holds(".facts", task) && holds(".stepper", `Repeat ${repeat}`)""",
-            fragment,
-            task,
-            repeat,
-        )
+            return location.hash.split("?")[0] === fragment && holds(".facts", task) && holds(".stepper", `Repeat ${repeat}`)"""
+        self.until(shown, fragment, *fragment[1:].rsplit("/", 1))
 
     def wait_for_count(self, count):
         self.until("return document.getElementById('count').textContent === arguments[0]", count)
@@ -59,25 +54,22 @@ class Viewer:
         (element,) = self.all(selector)
         return element
 
-    def texts(self, selector):
-        """Texts as they stand in the document, shown or not."""
-        return self._of_each(selector, "e.textContent")
+    def texts(self, selector, what="textContent"):
+        """Texts as they stand in the document, shown or not; or something else of each element."""
+        return self.script(
+            f"return Array.from(document.querySelectorAll(arguments[0]), e => e.{what})", selector
+        )
 
     def text(self, selector):
         (text,) = self.texts(selector)
         return text
 
     def classes(self, selector):
-        return self._of_each(selector, "e.className")
+        return self.texts(selector, "className")
 
     def shown(self, selector):
         """Whether each of the elements can be seen."""
-        return self._of_each(selector, "e.checkVisibility()")
-
-    def _of_each(self, selector, what):
-        return self.script(
-            f"return Array.from(document.querySelectorAll(arguments[0]), e => {what})", selector
-        )
+        return self.texts(selector, "checkVisibility()")
 
     def too_wide(self):
         """By how many pixels what is shown of a row is wider than its window."""
@@ -112,6 +104,11 @@ class Viewer:
     def choose(self, selector, value):
         change = "const [box, value] = arguments; box.value = value; box.dispatchEvent(new Event('change'))"
         self.script(change, self.one(selector), value)
+
+    def named(self):
+        """That every control which can be seen has a name for those who cannot see it."""
+        for one in self.all("button, input, select"):
+            assert one.accessible_name or not one.is_displayed(), one.get_attribute("outerHTML")
 
     def requests(self):
         """Addresses that the page has asked for, in order; the page itself is not among them."""

@@ -4,15 +4,14 @@ import re
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from tests.conftest import ROOT
 from tests.viewer.driving import Viewer, page_of
 from tests.viewer.samples import ATTACK, many_rows
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -42,12 +41,10 @@ def either(request, browser, exported):
 def test_list_summary_and_first_row(viewer):
     either = viewer.open()
     assert either.count == "9 rows of 9"
-    assert either.texts("#figures dd") == [
-        "94 tasks",
-        "41.7 %[6.8, 87.5] · published 41.7 %",  # 1/3 and 1/2 of two tasks' rows; what failed is in no mean
-        "51.7 %published 50.0 %",
-        "2",
-    ]
+    success = (
+        "41.7 %[6.8, 87.5] · published 41.7 %"  # 1/3 and 1/2 of two tasks' rows; what failed is in no mean
+    )
+    assert either.texts("#figures dd") == ["94 tasks", success, "51.7 %published 50.0 %", "2"]
     assert either.texts("#figures dt") == ["Rows", "Success", "Tests passed", "Failed"]
     stops = ["4 Answered", "2 Not recorded", "1 Turn limit", "1 Policy failed", "1 World failed"]
     assert either.texts("#stops button") == stops
@@ -88,10 +85,8 @@ def test_failures_are_flagged_at_their_turn(viewer):
     assert entries[2:4] == [flag, "HumanNo response."]
     assert entries[-1] == "Turn limit after 3 agent turns"
     viewer.go("#mini-test-0012/1")
-    assert viewer.texts(".chat > li")[-2:] == [
-        "Policy failed after 1 agent turn",
-        "Bad request (HTTP 400): the prompt has 8,214 tokens, the model takes 8,192",
-    ]
+    refused = "Bad request (HTTP 400): the prompt has 8,214 tokens, the model takes 8,192"
+    assert viewer.texts(".chat > li")[-2:] == ["Policy failed after 1 agent turn", refused]
 
 
 def test_published_rows_are_shown_as_far_as_they_go(viewer):
@@ -180,12 +175,8 @@ def test_filters_by_reward_and_stop_reason(viewer):
 
 def test_search_in_dialogues_thoughts_and_answers(either):
     either.open()
-    for text, count in (
-        ("THREE quarters", "1 row"),
-        ("while true", "1 row"),
-        ("moving average", "2 rows"),
-        ("zebra", "0 rows"),
-    ):
+    counts = {"THREE quarters": "1 row", "while true": "1 row", "moving average": "2 rows", "zebra": "0 rows"}
+    for text, count in counts.items():
         either.search(text)
         either.wait_for_count(f"{count} of 9")
     either.search("discount is still open")
@@ -250,10 +241,8 @@ def test_hostile_text_is_text_and_runs_nowhere(either):
     either.wait_for_count("1 row of 9")
     assert either.texts(".bubble")[0] == f"Say {ATTACK}"
     assert ATTACK in either.text(".facts")
-    assert (
-        either.all("#detail script, #detail img, #detail svg, #detail a, #detail b, #list img, [onerror]")
-        == []
-    )
+    live = "#detail script, #detail img, #detail svg, #detail a, #detail b, #list img, [onerror]"
+    assert either.all(live) == []
     either.driver.refresh()  # the row's own fragment holds the attack, too
     either.until(is_shown)
     assert either.script("return window.pwned") is None
@@ -285,12 +274,9 @@ def test_exported_page_asks_the_network_for_nothing(viewer):
     viewer.open()
     viewer.press(*"jjj]")
     viewer.wait_for("#mini-test-0012/1")
-    assert viewer.requests() == []
-    assert viewer.complaints() == []
-    refused = viewer.driver.execute_async_script(
-        "fetch('http://127.0.0.1:9/').catch(e => arguments[0](e.name))"
-    )
-    assert refused == "TypeError"
+    assert viewer.requests() == viewer.complaints() == []
+    fetch = "fetch('http://127.0.0.1:9/').catch(e => arguments[0](e.name))"
+    assert viewer.driver.execute_async_script(fetch) == "TypeError"
     assert "Content Security Policy" in viewer.complaints()[-1]
 
 
@@ -304,9 +290,7 @@ def test_served_rows_are_fetched_when_looked_at(browser, server):
 
 
 def test_narrow_window_shows_list_or_trajectory_and_controls_have_names(viewer):
-    viewer.open()
-    for control in viewer.all("button, input, select"):
-        assert control.accessible_name or not control.is_displayed(), control.get_attribute("outerHTML")
+    viewer.open().named()
     with viewer.window(480, 900):
         viewer.open()
         assert viewer.shown("#list, #detail") == [True, False]
@@ -350,7 +334,7 @@ def test_paper_has_the_dialogue_and_nothing_to_press(viewer):
         with viewer.window(794, 1123):  # A4
             viewer.open("#mini-test-0007/0")
             assert viewer.shown("#list, #detail, .jumps, #about") == [False, True, False, True]
-            overflow = "const e = document.getElementById('detail'); return getComputedStyle(e).overflowY"
+            overflow = "return getComputedStyle(document.getElementById('detail')).overflowY"
             assert viewer.script(overflow) == "visible"
     finally:
         viewer.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})

@@ -27,8 +27,7 @@ BLOCK = re.compile(r'<script type="application/json" id="([\w-]+)">(.*?)</script
 @pytest.mark.parametrize("text", [ATTACK, "</SCRIPT>", "<!--<script>", "\u2028\u2029", "\ud800", "é𝄞"])
 def test_embedded_text_is_plain_ascii_without_markup_and_comes_back(text):
     embedded = embed({"text": text})
-    assert embedded.isascii()
-    assert "<" not in embedded
+    assert embedded.isascii() and "<" not in embedded
     assert json.loads(embedded) == {"text": text}
 
 
@@ -36,17 +35,14 @@ def test_embedded_text_is_plain_ascii_without_markup_and_comes_back(text):
 def test_policy_allows_exactly_the_page_s_own_scripts_and_style(served):
     page = build_page("t", served=served)
     text = page.head + page.tail
-    blocks = re.findall(r"<(script|style)>(.*?)</\1>", text, re.DOTALL)
-    assert len(blocks) > 2
     hashes = {"script": set(), "style": set()}
-    for name, block in blocks:
+    for name, block in re.findall(r"<(script|style)>(.*?)</\1>", text, re.DOTALL):
         hashes[name].add(f"'sha256-{base64.b64encode(hashlib.sha256(block.encode()).digest()).decode()}'")
     rules = dict(rule.split(" ", 1) for rule in page.policy.split("; "))
-    assert set(rules["script-src"].split()) == hashes["script"]
-    assert set(rules["style-src"].split()) == hashes["style"]
-    assert rules["default-src"] == "'none'"
-    assert rules["connect-src"] == ("'self'" if served else "'none'")
-    assert rules["img-src"] == ("data: 'self'" if served else "data:")
+    for name, own in hashes.items():
+        assert set(rules[f"{name}-src"].split()) == own != set()
+    asks = ("'self'", "data: 'self'") if served else ("'none'", "data:")
+    assert (rules["default-src"], rules["connect-src"], rules["img-src"]) == ("'none'", *asks)
 
 
 def test_page_refers_to_nothing_elsewhere():
@@ -132,15 +128,17 @@ def test_export_writes_the_file_and_serves_nothing(sample_file, served, tmp_path
 def test_what_a_person_can_get_wrong(sample_file, tmp_path):
     broken = tmp_path / "broken.jsonl"
     broken.write_text('{"task": {}}\n')
-    with pytest.raises(UsageError, match="There is no file"):
-        visualize_dialogue_histories(str(tmp_path / "missing.jsonl"))
-    with pytest.raises(UsageError, match=r"broken\.jsonl' is nothing that is shown here"):
-        visualize_dialogue_histories(str(broken))
-    with pytest.raises(UsageError, match="--port must be from 0 to 65535, got 70000"):
-        visualize_dialogue_histories(str(sample_file), port=70000)
-    for out in (tmp_path, sample_file, "True"):  # "True" is what a bare --export gives
-        with pytest.raises(UsageError, match=r"--export must name an \.html file, got"):
-            visualize_dialogue_histories(str(sample_file), export=str(out))
+    not_html = r"--export must name an \.html file, got"
+    for path, flags, words in (
+        (tmp_path / "missing.jsonl", {}, "There is no file"),
+        (broken, {}, r"broken\.jsonl' is nothing that is shown here"),
+        (sample_file, {"port": 70000}, "--port must be from 0 to 65535, got 70000"),
+        *(
+            (sample_file, {"export": str(out)}, not_html) for out in (tmp_path, sample_file, "True")
+        ),  # a bare --export
+    ):
+        with pytest.raises(UsageError, match=words):
+            visualize_dialogue_histories(str(path), **flags)
     with pytest.raises(StorageError):
         visualize_dialogue_histories(str(sample_file), export=str(broken / "out.html"))
 
@@ -165,9 +163,7 @@ def says(role, content):
 
 
 PARTS = [
-    {"type": "reasoning", "reasoning": "Easy."},
-    {"type": "text", "text": "4"},
-    {"type": "image", "image": "data:,"},
+    {"type": name, name: text} for name, text in (("reasoning", "Easy."), ("text", "4"), ("image", "data:,"))
 ]
 SAMPLES = [
     {"id": 1, "epoch": 2, "input": "2+2?", "target": ["4", "four"]}
@@ -175,17 +171,11 @@ SAMPLES = [
     | {"scores": {"match": {"value": "C"}, "other": {"value": 0}}, "attachments": {"abc": "2+2? Think."}}
     | {"events": [{"event": "attachment://abc"}]},
     {"id": "b", "epoch": 1, "input": [says("user", "3+3?")], "target": "6"}
-    | {
-        "messages": [says("user", "3+3?"), says("assistant", "7")],
-        "scores": {"match": {"value": float("nan")}},
-    },
+    | {"messages": [says("user", "3+3?"), says("assistant", "7")]}
+    | {"scores": {"match": {"value": float("nan")}}},
 ]
-LOG = {
-    "version": 2,
-    "status": "success",
-    "eval": {"task": "sums", "model": "openai/gpt-4o"},
-    "samples": SAMPLES,
-}
+ABOUT = {"task": "sums", "model": "openai/gpt-4o"}
+LOG = {"version": 2, "status": "success", "eval": ABOUT, "samples": SAMPLES}
 
 
 def test_logs_of_inspect_ai_in_json_are_dialogues_without_its_package(tmp_path, capsys):

@@ -63,9 +63,7 @@ def test_a_file_that_grows_is_read_from_where_it_ended_and_a_torn_line_waits(sav
     going_on = FileIndex(saved, "kind", lambda row: seen.append(row["n"]) or read(row))
     with saved.open("a") as file:
         file.write(line(3) + line(4)[:9])
-    assert going_on.refresh() is True
-    assert seen == [3]
-    assert going_on.broken == []
+    assert (going_on.refresh(), seen, going_on.broken) == (True, [3], [])
     with saved.open("a") as file:
         file.write(line(4)[9:])
     going_on.refresh()
@@ -74,12 +72,21 @@ def test_a_file_that_grows_is_read_from_where_it_ended_and_a_torn_line_waits(sav
     assert going_on.row(4).row["n"] == 4
 
 
-def test_a_last_line_without_its_newline_is_a_row(tmp_path):
-    path = tmp_path / "published.jsonl"
-    path.write_text(line(0) + line(1).rstrip())
-    index = FileIndex(path, "kind", read)
-    index.refresh()
-    assert len(index) == 2
+@pytest.fixture
+def index_of(tmp_path):
+    """The index of a file with this text."""
+
+    def make(text, read=read):
+        (tmp_path / "other.jsonl").write_text(text)
+        index = FileIndex(tmp_path / "other.jsonl", "kind", read)
+        index.refresh()
+        return index
+
+    return make
+
+
+def test_a_last_line_without_its_newline_is_a_row(index_of):
+    assert len(index_of(line(0) + line(1).rstrip())) == 2
 
 
 @pytest.mark.parametrize("how", ["replaced", "in place", "shorter"])
@@ -108,11 +115,8 @@ def test_an_index_of_another_kind_or_a_broken_one_is_made_anew(saved, index):
     assert len(anew) == 3
 
 
-def test_lines_that_cannot_be_read_are_told_and_passed_over(tmp_path):
-    path = tmp_path / "broken.jsonl"
-    path.write_text(line(0) + "{torn\n" + '{"no": "task"}\n\n' + line(1))
-    index = FileIndex(path, "kind", read)
-    index.refresh()
+def test_lines_that_cannot_be_read_are_told_and_passed_over(index_of):
+    index = index_of(line(0) + "{torn\n" + '{"no": "task"}\n\n' + line(1))
     assert [n for *_, n in numbers(index)] == [0, 1]
     assert [number for number, _ in index.broken] == [2, 3]
     assert "is not JSON" in index.broken[0][1]
@@ -124,11 +128,8 @@ def test_a_search_is_for_words_in_their_order_and_never_a_query(index):
     assert [index.search(text) for text in ("the about", "zebra", *queries)] == [[]] * 7
 
 
-def test_accents_and_what_stands_between_words_do_not_matter(tmp_path):
-    path = tmp_path / "rows.jsonl"
-    path.write_text(line(0, text="The caf\u00e9: \ud800 open_late!"))
-    index = FileIndex(path, "kind", read)
-    index.refresh()
+def test_accents_and_what_stands_between_words_do_not_matter(index_of):
+    index = index_of(line(0, text="The caf\u00e9: \ud800 open_late!"))
     assert index.search("CAFE") == index.search("open-late") == [0]
 
 

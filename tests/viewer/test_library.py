@@ -69,10 +69,8 @@ def test_a_folder_is_what_its_files_hold(run):
         "pairs.jsonl": "pairs",
     }
     kinds |= {"policy/metrics.jsonl": "metrics", "policy/report.json": "report", "policy/run.json": "record"}
-    assert {name: one.kind for name, one in files.items()} == kinds | {
-        "a.report.json": "report",
-        "run.json": "record",
-    }
+    kinds |= {"a.report.json": "report", "run.json": "record"}
+    assert {name: one.kind for name, one in files.items()} == kinds
     described = {one["name"]: one for one in library.listing()}
     assert described["run.json"]["record"]["stage"] == "demo"
     assert described["a.jsonl"]["record"]["stage"] == "demo"  # of the folder that it is in
@@ -95,11 +93,6 @@ def test_scores_and_alternatives_stand_with_their_turns(run):
     assert [one["score"] for one in shown["alternatives"]["1"]["candidates"]] == [0.5, None]
     assert shown["told"].startswith("In light that the final answer is: def shipping_fee")
     assert files["a.jsonl"].row(1)["credit"] == []
-
-
-def test_scores_beside_a_file_are_found_when_it_alone_is_named(run):
-    _, files = opened(run / "a.jsonl")
-    assert files["a.jsonl"].row(0)["credit"][0]["critic"] == "runs/critic"
 
 
 def test_scores_go_with_the_file_beside_them_and_with_no_other_of_its_name(run, tmp_path):
@@ -148,20 +141,19 @@ def test_the_same_file_twice_is_one_and_two_are_called_by_what_differs(run):
     assert len(files) == 3  # with the scores
 
 
-def test_published_rows_have_the_repeats_that_they_are_listed_by(run):
+def test_a_file_alone_finds_its_scores_and_published_rows_have_the_repeats_that_they_are_listed_by(run):
     _, files = opened(run / "a.jsonl")
+    assert files["a.jsonl"].row(0)["credit"][0]["critic"] == "runs/critic"
     listed = json.loads(files["a.jsonl"].listing())["columns"]
     assert [files["a.jsonl"].row(position)["repeat"] for position in range(9)] == listed["repeat"]
 
 
 def test_what_is_nothing_is_named(run, tmp_path):
-    with pytest.raises(UsageError, match=r"notes\.jsonl' is nothing that is shown here"):
-        Library([run / "notes.jsonl"])
-    with pytest.raises(UsageError, match="There is no file"):
-        Library([run / "none"])
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UsageError, match="can be shown"):
-        Library([tmp_path / "empty"])
+    nothing = r"notes\.jsonl' is nothing that is shown here"
+    for name, words in (("notes.jsonl", nothing), ("none", "There is no file"), ("empty", "can be shown")):
+        with pytest.raises(UsageError, match=words):
+            Library([tmp_path / name])
 
 
 def test_metrics_of_a_run_that_writes_just_now_and_of_many_rows(tmp_path):

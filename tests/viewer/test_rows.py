@@ -15,18 +15,7 @@ from sweet_rl.viewer.library import Library
 from sweet_rl.viewer.rows import LAYOUTS, kind_of_trajectories
 from sweet_rl.worlds import world_of
 from tests.viewer import samples
-from tests.viewer.samples import (
-    SHIPPING,
-    dialogue,
-    game_rows,
-    index_by,
-    listed,
-    page_rows,
-    played,
-    read,
-    row,
-    sample_rows,
-)
+from tests.viewer.samples import SHIPPING, dialogue, game_rows, index_by, listed, read, row, sample_rows
 
 code = LAYOUTS["code"]
 
@@ -47,10 +36,9 @@ def test_index_lists_tasks_once_and_rows_in_file_order(trajectories):
 
 def test_index_stays_light():
     task = SHIPPING | {"problem_description": "a  long\nstory " * 1000}
-    (summary,) = index_by("code", read(row(task, 0, dialogue(task), None, "answered")))["tasks"]
-    assert summary["summary"].startswith("a long story a long story")
-    assert len(summary["summary"]) <= 180
-    assert summary["summary"].endswith("…")
+    (found,) = index_by("code", read(row(task, 0, dialogue(task), None, "answered")))["tasks"]
+    summary = found["summary"]
+    assert len(summary) <= 180 and summary.startswith("a long story a long story") and summary.endswith("…")
 
 
 def test_row_has_the_answer_without_fence_beside_the_hidden_function(trajectories):
@@ -84,8 +72,7 @@ def test_other_peoples_fields_of_our_names_do_no_harm(odd):
     task = samples.PUBLISHED | {"task_id": "p"}
     (trajectory,) = read(row(task, 0, dialogue(samples.PUBLISHED, "x"), "x", "answered", **odd))
     shown = code.row(trajectory)
-    assert shown["grades"] == {}
-    assert len(shown["tests"]) == 2
+    assert (shown["grades"], len(shown["tests"])) == ({}, 2)
     mixed = replace(trajectory, extra={"test_results": [1, {"name": 3, "got": None, "mine": 1}]})
     assert code.row(mixed)["tests"] == [{"name": "3"}]
 
@@ -108,8 +95,8 @@ def test_prompts_are_written_as_what_they_add(trajectories):
 def test_thoughts_are_given_only_where_there_are_any(trajectories):
     messages = code.row(trajectories[0])["messages"]
     assert [index for index, entry in enumerate(messages) if "thoughts" in entry] == [3]
-    assert messages[3]["thoughts"].startswith("The member discount is still open.")
-    assert messages[3]["thoughts"].endswith("then I can answer.")
+    thought = "The member discount is still open. One question should settle it, then I can answer."
+    assert messages[3]["thoughts"] == thought
     assert not any("output" in entry for entry in messages)
 
 
@@ -152,18 +139,15 @@ def test_failures_keep_kind_status_attempts_and_turn(trajectories):
 def test_index_names_tasks_by_errand_and_never_by_what_is_hidden_and_says_what_was_cut_short():
     index = index_by("game", read(*game_rows()))
     island = "lantern/5: You are on an island. Light the great lantern again."
-    assert [task["summary"] for task in index["tasks"]] == [
-        "twenty_questions/7: Questions:",
-        samples.ERRAND,
-        island,
-    ]
+    names = ["twenty_questions/7: Questions:", samples.ERRAND, island]
+    assert [task["summary"] for task in index["tasks"]] == names
     assert {one["score"] for one in listed(index)} == {"return"}
     assert [one["truncated"] for one in listed(index)] == [False, True, False, True, False]
 
 
 def test_a_shop_that_tells_its_errand_only_when_entered():
     task = {key: value for key, value in samples.KETTLE.items() if key != "instruction"}
-    history = played(task, ("search[x]", 0.0, "Nothing."))
+    history = samples.played(task, ("search[x]", 0.0, "Nothing."))
     (told,) = read(row(task, 0, history, None, "turn_limit", instruction="Find me a lamp"))
     assert index_by("game", [told])["tasks"][0]["summary"] == "Find me a lamp"
     index = index_by("game", read(row(task, 0, history, None, None)))
@@ -195,8 +179,8 @@ def test_a_worlds_own_name_of_its_score_is_used():
     [
         (lambda _: sample_rows(), "code"),
         (lambda _: game_rows(), "game"),
-        (page_rows, "design"),
-        (lambda folder: page_rows(folder)[:1] + sample_rows(), "design"),
+        (samples.page_rows, "design"),
+        (lambda folder: samples.page_rows(folder)[:1] + sample_rows(), "design"),
         (lambda _: [sample_rows()[0] | {"answer": "pictures/7.png"}], "design"),  # as published rows name it
         (lambda _: [], "code"),
     ],
@@ -208,7 +192,7 @@ def test_rows_decide(tmp_path, rows, kind):
 
 
 def test_one_stage_and_one_call_show_pictures_too(tmp_path, capsys):
-    saved = samples.write_rows(tmp_path / "pages.jsonl", page_rows(tmp_path))
+    saved = samples.write_rows(tmp_path / "pages.jsonl", samples.page_rows(tmp_path))
     visualize_dialogue_histories(str(saved), export=str(tmp_path / "one.html"))
     assert "rows exported to" in capsys.readouterr().out
     sweet_rl.view(saved, tmp_path / "two.html")
@@ -242,7 +226,6 @@ def test_a_file_of_an_earlier_version_is_read_and_shown(name, tmp_path):
     if shown.kind not in {"code", "game"}:
         return
     found, rows = read_episodes(file), load_trajectories(file)
-    assert [each.reward for each in found.episodes] == [row.reward for row in rows]
+    assert [each.reward for each in found.episodes] == [row.reward for row in rows] != []
     assert all(row.reward is not None and row.dialogue_history for row in rows)
-    assert rows
     assert not found.problems

@@ -51,9 +51,10 @@ def several(browser, application):
 def test_files_are_listed_by_what_they_hold_and_looked_at_together(several):
     several.driver.get(f"{several.address}?files")
     several.until("return document.querySelector('.page-head')")
-    parts = ["Results (2 runs)", "Trainings (1)", "Trajectories (2)", "Turns with candidates (1)"]
-    parts += ["Preference pairs (1)", "Training metrics (1)", "Reports (1)"]
-    assert several.texts(".page h3") == parts
+    parts = (
+        "Results (2 runs), Trainings (1), Trajectories (2), Turns with candidates (1), Preference pairs (1)"
+    )
+    assert ", ".join(several.texts(".page h3")) == f"{parts}, Training metrics (1), Reports (1)"
     boxes = several.all(".files:not(.runs-table) input")
     boxes[0].click()
     boxes[2].click()
@@ -145,16 +146,13 @@ def test_the_critics_view_of_every_turn(several):
     assert several.texts(".strip .heat") == ["+0.50", "\u22120.25", "\u2013"]
     assert "1 turn not scored" in several.text(".strip figcaption")
     assert several.texts(".speaker .score") == ["critic's score +0.50", "critic's score \u22120.25"]
-    several.script(
-        "[...document.querySelectorAll('.speaker .fold')].find((one) => one.textContent === 'what the critic saw').click()"
-    )
+    unfold = "[...document.querySelectorAll('.speaker .fold')].find((one) => one.textContent === arguments[0]).click()"
+    several.script(unfold, "what the critic saw")
     agent, critic = several.texts(".saw .two pre")
     told = several.text(".told")
     assert told.startswith("In light that the final answer is: def shipping_fee")
     assert critic == told + agent
-    several.script(
-        "[...document.querySelectorAll('.speaker .fold')].find((one) => one.textContent === '2 alternatives').click()"
-    )
+    several.script(unfold, "2 alternatives")
     assert several.texts(".candidates .said") == [ATTACK, "worse"]
     assert several.texts(".candidates td:first-child") == ["+0.75", "+0.25"]
     several.open(
@@ -167,10 +165,8 @@ def test_the_critics_view_of_every_turn(several):
 def test_words_of_the_language_and_marks_of_direction_stay_with_their_own_text(browser, tmp_path):
     pairs = [{"prompt": "P", "chosen": "c", "rejected": "r", "guard": word} for word in NAMES]
     write_rows(tmp_path / "pairs.jsonl", pairs)
-    rows = sample_rows()
-    write_rows(
-        tmp_path / "ranked.jsonl", [ranked(rows[0], 1, [0.25, 0.75], additional_outputs=["a\u202eb", "c"])]
-    )
+    turned = ranked(sample_rows()[0], 1, [0.25, 0.75], additional_outputs=["a\u202eb", "c"])
+    write_rows(tmp_path / "ranked.jsonl", [turned])
     export(Library([tmp_path]), tmp_path / "all.html")
     viewer = Viewer(browser, (tmp_path / "all.html").as_uri()).open("#?in=pairs.jsonl")
     assert sorted(viewer.texts("#stops .stop strong")) == ["1"] * len(NAMES)

@@ -111,9 +111,8 @@ def test_tokens_logprobs_and_a_single_begin_token(server, model, choices, temper
     prompt_ids = tokenizer(generation.input, add_special_tokens=False)["input_ids"]
     assert choices[0]["prompt_token_ids"] == prompt_ids
     assert prompt_ids.count(tokenizer.bos_token_id) == 1
-    assert completion.logprobs == pytest.approx(
-        plain_logprobs(model, prompt_ids, completion.token_ids), abs=1e-3
-    )
+    plain = plain_logprobs(model, prompt_ids, completion.token_ids)
+    assert completion.logprobs == pytest.approx(plain, abs=1e-3)
     assert completion.finish_reason in {FinishReason.STOP, FinishReason.LENGTH}
     assert completion.text == tokenizer.decode(completion.token_ids, skip_special_tokens=True)
 
@@ -160,38 +159,23 @@ def test_the_last_turn_gets_the_room_that_is_left(server, model):
 
 
 def test_chat(server, model):
-    generation = run(
-        policy_of(server, model, api="chat", max_tokens=5), lambda policy: policy.act(observe("Hi."))
-    )
+    policy = policy_of(server, model, api="chat", max_tokens=5)
+    generation = run(policy, lambda policy: policy.act(observe("Hi.")))
     assert json.loads(generation.input) == [{"role": "user", "content": "Hi."}]
 
 
 def test_a_run_with_vllm_as_agent_and_as_human(server, model, tmp_path):
     """The agent's server is started by the command, the human's runs already."""
     output = tmp_path / "out.jsonl"
+    port = server.base_url.rsplit(":", 1)[1].removesuffix("/v1")
     flags = {
-        "input_path": "mini:test",
-        "num_tasks": 4,
-        "max_steps": 3,
-        "max_tokens": 32,
-        "agent": "vllm",
-        "agent_model": model,
-        "vllm_python": PYTHON,
-        "vllm_args": " ".join(ARGS),
-        "env_model": model,
-        "hostname": "127.0.0.1",
-        "port": server.base_url.rsplit(":", 1)[1].removesuffix("/v1"),
-        "request_timeout_s": 300,
-        "output_path": output,
-    }
+        "input_path": "mini:test", "num_tasks": 4, "max_steps": 3, "max_tokens": 32, "agent": "vllm", "agent_model": model,
+        "vllm_python": PYTHON, "vllm_args": " ".join(ARGS), "env_model": model, "hostname": "127.0.0.1", "port": port,
+        "request_timeout_s": 300, "output_path": output,
+    }  # fmt: skip
     command = [sys.executable, ROOT / "scripts/simulate_interactions.py", "--quiet"]
-    done = subprocess.run(
-        [*map(str, command), *(f"--{name}={value}" for name, value in flags.items())],
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
+    command = [*map(str, command), *(f"--{name}={value}" for name, value in flags.items())]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = [json.loads(line) for line in output.read_text().splitlines()]
     assert len(rows) == 4
