@@ -81,7 +81,16 @@ class Workers:
             except self._errors.RayError as error:
                 if await self._lost_head():
                     continue  # and is told so
-                self._lose(worker, error)
+                if worker in self._ready:  # another takes its place; several calls may find out
+                    self._ready.remove(worker)
+                    self._actors.remove(worker.actor)
+                    with contextlib.suppress(
+                        self._errors.RayError
+                    ):  # where it is out of reach, it must not stay
+                        self._kill(worker.actor, no_restart=True)
+                    died = f"The Ray worker {worker.name} has died: {first_line(error).rstrip('.')}."
+                    print(f"{died} What it had in hand is done again.", file=sys.stderr)
+                    self._start()
             finally:
                 worker.in_hand -= 1
                 self._changed.set()
@@ -175,18 +184,6 @@ class Workers:
             self._failed_starts = 0
             self._ready.append(_Worker(actor, name, facts))
         self._changed.set()
-
-    def _lose(self, worker: _Worker, error: Exception) -> None:
-        """A worker does not answer any more: another one takes its place. Several calls may find out."""
-        if worker not in self._ready:
-            return
-        self._ready.remove(worker)
-        self._actors.remove(worker.actor)
-        with contextlib.suppress(self._errors.RayError):  # where it is only out of reach, it must not stay
-            self._kill(worker.actor, no_restart=True)
-        died = f"The Ray worker {worker.name} has died: {first_line(error).rstrip('.')}."
-        print(f"{died} What it had in hand is done again.", file=sys.stderr)
-        self._start()
 
 
 @dataclass(slots=True, eq=False)

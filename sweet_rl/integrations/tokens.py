@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -46,7 +47,11 @@ def token_rows(episode: Trajectory, tokenizer: Any, encoding: Encoding | None = 
         if not isinstance(turn, AgentTurn) or not turn.token_ids:
             repair = "Play with --agent transformers or vllm; other trainers learn from tokens as they were sampled."
             raise UsageError(f"Turn {number} of {episode.key} has no token ids. {repair}")
-        if not _is_of(turn, tokenizer, encoding):
+        own = spells(Candidate.of(turn.output, turn), encoding)
+        with suppress(IndexError, OverflowError, TypeError):  # ids that this tokenizer does not have
+            how = {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
+            own = own or tokenizer.decode(turn.token_ids, **how) == turn.output  # special ones within it
+        if not own:
             problem = f"are not its text in the tokenizer of {tokenizer.name_or_path!r}"
             repair = "Name the tokenizer of the model that sampled them."
             raise UsageError(f"The token ids of turn {number} of {episode.key} {problem}. {repair}")
@@ -133,14 +138,3 @@ def _add(row: TokenRow, ids: Sequence[int], own: int, logprobs: Sequence[float] 
         row.logprobs = None
     elif row.logprobs is not None:
         row.logprobs += logprobs or [0.0] * len(ids)
-
-
-def _is_of(turn: AgentTurn, tokenizer: Any, encoding: Encoding) -> bool:
-    """Whether a turn's ids are its text, which may lack special tokens that were sampled within it."""
-    if spells(Candidate.of(turn.output, turn), encoding):
-        return True
-    try:
-        plain = tokenizer.decode(turn.token_ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-    except (IndexError, OverflowError, TypeError):  # ids that this tokenizer does not have
-        return False
-    return bool(plain == turn.output)

@@ -15,18 +15,18 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 from verl.utils.profiler import simple_timer
 
 from sweet_rl.errors import EpisodeError, UsageError
-from sweet_rl.integrations.worlds import OpenWorld, SteppedEpisode, choice_of, shared_world
+from sweet_rl.integrations.worlds import OpenWorld, choice_of, shared_world
 from sweet_rl.types import Completion, FinishReason, Generation, Json, StopReason
 
 
 class Response:
     """The tokens of a sample; verl's own builder for the model's family makes those of what is told.
 
-    `ids` are prompt and response; `mask` and `logprobs` (None: not asked for) of the response's `length` at most.
+    `ids` are prompt and response, which `begins` there; `mask` and `logprobs` (None: not asked for) are the response's.
     """
 
     def __init__(self, loop: AgentLoopBase, prompt: list[int], length: int, *, with_logprobs: bool) -> None:
-        self._loop, self._prompt, self._length = loop, len(prompt), length
+        self._loop, self.begins, self._length = loop, len(prompt), length
         self._end = loop.tokenizer.eos_token_id
         self.ids = prompt
         self.mask: list[int] = []
@@ -59,14 +59,6 @@ class Response:
         self.ids, self.mask, self.logprobs = merged.token_ids, mask, logprobs
         return True
 
-    def as_output(self) -> dict[str, Any]:
-        return {
-            "prompt_ids": self.ids[: self._prompt],
-            "response_ids": self.ids[self._prompt :],
-            "response_mask": self.mask,
-            "response_logprobs": self.logprobs,
-        }
-
 
 class WorldLoop(AgentLoopBase):
     """Plays an episode of a world: `choice` are the fields of `WorldChoice`, `verls` what verl gives every loop.
@@ -95,45 +87,43 @@ class WorldLoop(AgentLoopBase):
     async def _play(self, world: OpenWorld, task_id: str, sampling: dict[str, Any]) -> AgentLoopOutput:
         """Turn by turn, until it is over or the response has no room for another one."""
         async with world.episode(task_id) as episode:
-            return await self._turns(episode, sampling)
-
-    async def _turns(self, episode: SteppedEpisode, sampling: dict[str, Any]) -> AgentLoopOutput:
-        timing: dict[str, float] = {}
-        extra: dict[str, Json] = {}
-        request, prompt = uuid4().hex, await self.ct_build_initial_tokens(episode.messages)
-        response = Response(self, prompt, self._length, with_logprobs=bool(sampling.get("logprobs")))
-        over, room = False, True
-        while room and not over:
-            limit = {"max_tokens": min(response.left, self._turn_tokens or response.left)}
-            with simple_timer("generate_sequences", timing):
-                said = await self.server_manager.generate(
-                    request_id=request, prompt_ids=response.ids, sampling_params=sampling | limit
+            timing: dict[str, float] = {}
+            extra: dict[str, Json] = {}
+            request, prompt = uuid4().hex, await self.ct_build_initial_tokens(episode.messages)
+            response = Response(self, prompt, self._length, with_logprobs=bool(sampling.get("logprobs")))
+            over, room = False, True
+            while room and not over:
+                limit = {"max_tokens": min(response.left, self._turn_tokens or response.left)}
+                with simple_timer("generate_sequences", timing):
+                    said = await self.server_manager.generate(
+                        request_id=request, prompt_ids=response.ids, sampling_params=sampling | limit
+                    )
+                extra |= {
+                    k: v for k, v in said.extra_fields.items() if k not in extra or k == "max_global_steps"
+                }
+                ended = said.token_ids[-1:] == [self.tokenizer.eos_token_id]
+                completion = Completion(
+                    self.tokenizer.decode(said.token_ids, skip_special_tokens=True),
+                    tuple(said.token_ids),
+                    None if said.log_probs is None else tuple(said.log_probs),
+                    FinishReason.STOP if ended else FinishReason.LENGTH,
                 )
-            extra |= {k: v for k, v in said.extra_fields.items() if k not in extra or k == "max_global_steps"}
-            over = (await episode.step(_generation(self.tokenizer, response.ids, said))).over
-            await response.say(said)
-            room = over or await response.tell(episode.messages)
-        return AgentLoopOutput(
-            **response.as_output(),
-            reward_score=sum(episode.rewards),
-            num_turns=len(episode.messages) + 1,
-            metrics=AgentLoopMetrics(**timing),
-            extra_fields=extra
-            | {
-                "turn_scores": episode.rewards,
-                "tool_rewards": [],
-                "stop_reason": str(episode.trajectory.stop_reason or StopReason.CONTEXT_FULL),
-            },
-        )
-
-
-def _generation(tokenizer: Any, ids: list[int], said: Any) -> Generation:
-    """What was sampled, as our own loop takes it."""
-    ended = said.token_ids[-1:] == [tokenizer.eos_token_id]
-    completion = Completion(
-        tokenizer.decode(said.token_ids, skip_special_tokens=True),
-        tuple(said.token_ids),
-        None if said.log_probs is None else tuple(said.log_probs),
-        FinishReason.STOP if ended else FinishReason.LENGTH,
-    )
-    return Generation(tokenizer.decode(ids), completion)
+                turn = Generation(self.tokenizer.decode(response.ids), completion)
+                over = (await episode.step(turn)).over
+                await response.say(said)
+                room = over or await response.tell(episode.messages)
+            return AgentLoopOutput(
+                prompt_ids=response.ids[: response.begins],
+                response_ids=response.ids[response.begins :],
+                response_mask=response.mask,
+                response_logprobs=response.logprobs,
+                reward_score=sum(episode.rewards),
+                num_turns=len(episode.messages) + 1,
+                metrics=AgentLoopMetrics(**timing),
+                extra_fields=extra
+                | {
+                    "turn_scores": episode.rewards,
+                    "tool_rewards": [],
+                    "stop_reason": str(episode.trajectory.stop_reason or StopReason.CONTEXT_FULL),
+                },
+            )

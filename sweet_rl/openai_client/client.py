@@ -137,8 +137,13 @@ class OpenAIClient:
             raise UsageError(
                 f"base_urls must be an address like http://host:8000/v1, or several, got {urls!r}."
             )
-        each = [url for one in urls for url in base_url_from("", 0, one)]
-        self._endpoints = [_Endpoint(url, None if direct else _proxy_of(url)) for url in each]
+        self._endpoints: list[_Endpoint] = []
+        proxies = {} if direct else getproxies()  # those of the environment, as other programs read them
+        for url in (url for one in urls for url in base_url_from("", 0, one)):
+            parts = urlsplit(url)
+            known = proxies and not proxy_bypass(parts.netloc)
+            proxy = proxies.get(parts.scheme) or proxies.get("all") if known else None
+            self._endpoints.append(_Endpoint(url, proxy))
         self._key = (api_key or "").strip() or "EMPTY"
         if not (self._key.isascii() and self._key.isprintable()):
             raise UsageError("The API key holds characters that no key has; check where it comes from.")
@@ -397,14 +402,6 @@ class OpenAIClient:
                 return [str(model["id"]) for model in (await response.json(content_type=None))["data"]]
         except (aiohttp.ClientError, OSError, ValueError, LookupError, TypeError):
             return [] if answered else None
-
-
-def _proxy_of(url: str) -> str | None:
-    """By HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, as other programs read them."""
-    parts, proxies = urlsplit(url), getproxies()
-    if not proxies or proxy_bypass(parts.netloc):
-        return None
-    return proxies.get(parts.scheme) or proxies.get("all")
 
 
 def _close_behind(session: aiohttp.ClientSession, loop: asyncio.AbstractEventLoop) -> None:

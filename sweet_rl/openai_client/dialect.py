@@ -79,7 +79,15 @@ class Change(NamedTuple):
         if self.how == "fold":
             body[field] = fold_system(body[field])
         elif self.how == "merge":
-            body[field] = _merged(body[field])
+            merged: list[Fields] = []
+            for one in body[field]:
+                last: Fields = merged[-1] if merged else {}
+                texts = isinstance(one.get("content"), str) and isinstance(last.get("content"), str)
+                if texts and last.get("role") == one.get("role"):
+                    merged[-1] = {**last, "content": f"{last['content']}\n\n{one['content']}"}
+                else:
+                    merged.append(dict(one))
+            body[field] = merged
         elif self.how == "drop":
             del body[field]
         elif self.how == "rename":
@@ -196,14 +204,3 @@ def _most(value: Json, words: str) -> float | int | None:
         if most < value:
             return int(most) if isinstance(value, int) else most
     return None
-
-
-def _merged(messages: list[Fields]) -> list[Fields]:
-    merged: list[Fields] = []
-    for message in messages:
-        same = merged and merged[-1].get("role") == message.get("role")
-        if same and isinstance(message["content"], str) and isinstance(merged[-1]["content"], str):
-            merged[-1] = {**merged[-1], "content": f"{merged[-1]['content']}\n\n{message['content']}"}
-        else:
-            merged.append(dict(message))
-    return merged

@@ -179,14 +179,11 @@ class Limiter:
         self._admit()
         try:
             await future
-        except asyncio.CancelledError:
-            if future.done() and not future.cancelled():  # the place came together with the end
-                self._leave()
-            raise
-        try:
             yield loop.time()
         finally:
-            self._leave()
+            if future.done() and not future.cancelled():  # also where the place came together with the end
+                self._in_flight -= 1
+                self._admit()
 
     def served(self, seconds: float, timeout_s: float, sent_at: float) -> None:
         """The server has answered: grow where the level is what holds requests back."""
@@ -207,10 +204,6 @@ class Limiter:
         self.level = max(1.0, share * min(self.level, float(self._in_flight)))
         self._changed_at = asyncio.get_running_loop().time()
         self._accepted, self._steep = 0, False
-
-    def _leave(self) -> None:
-        self._in_flight -= 1
-        self._admit()
 
     def _admit(self) -> None:
         while self._waiting and self._in_flight < int(self.level):

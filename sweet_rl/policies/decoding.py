@@ -79,7 +79,16 @@ class Decoder:
     def __call__(self, requests: Sequence[Request]) -> Generator[list[tuple[int, Written]], None, None]:
         """Yield after every token the rows that ended with it, as (place in `requests`, what was written)."""
         texts = {ids: place for place, ids in enumerate(dict.fromkeys(r.prompt_ids for r in requests))}
-        logits_BV, mask_BT, cache = self._prefill(list(texts)) or self._read(list(texts))
+        prefilled = self._prefill(list(texts))
+        if prefilled is None:  # read them side by side
+            width, device = max(map(len, texts)), self._model.device
+            ids_PT = torch.tensor([[0] * (width - len(ids)) + list(ids) for ids in texts], device=device)
+            mask_PT = torch.tensor(
+                [[0] * (width - len(ids)) + [1] * len(ids) for ids in texts], device=device
+            )
+            logits_PV, cache = self._forward(ids_PT, mask_PT, None)
+            prefilled = logits_PV, mask_PT, cache
+        logits_BV, mask_BT, cache = prefilled
         device, length = logits_BV.device, max(request.max_new_tokens for request in requests)
         if len(texts) < len(requests):
             rows_B = torch.tensor([texts[request.prompt_ids] for request in requests], device=device)
@@ -110,14 +119,6 @@ class Decoder:
                 cache.batch_select_indices(keep_B)
             mask_BT = torch.cat([mask_BT, torch.ones_like(mask_BT[:, :1])], dim=1)
             logits_BV, cache = self._forward(tokens_B[:, None], mask_BT, cache)
-
-    def _read(self, prompts: Sequence[tuple[int, ...]]) -> Prefill:
-        """Read prompts beside each other."""
-        width, device = max(map(len, prompts)), self._model.device
-        ids_PT = torch.tensor([[0] * (width - len(ids)) + list(ids) for ids in prompts], device=device)
-        mask_PT = torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for ids in prompts], device=device)
-        logits_PV, cache = self._forward(ids_PT, mask_PT, None)
-        return logits_PV, mask_PT, cache
 
     def _forward(self, ids_BT: Tensor, mask_BT: Tensor, cache: Any) -> tuple[Tensor, Any]:
         """Logits after the last position, and the cache."""

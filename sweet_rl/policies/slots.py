@@ -47,8 +47,12 @@ class Slots:
     def resize(self, kept: Sequence[int], slots: int, places: int) -> None:
         """So many slots of so many places; the slots `kept`, in their order, become the first ones."""
         for number, layer in self._layers.items():
-            keys, values = (_resized(states, kept, slots, places) for states in layer)
-            self._layers[number] = keys, values
+            resized = [one.new_zeros(slots, one.shape[1], places, one.shape[3]) for one in layer]
+            filled = min(self.places, places)
+            for states_SHCD, new_SHCD in zip(layer, resized, strict=True):
+                for target, source in enumerate(kept):
+                    new_SHCD[target, :, :filled] = states_SHCD[source, :, :filled]
+            self._layers[number] = resized[0], resized[1]
         self.slots, self.places = slots, places
 
     def copy(self, source: int, target: int, places: int) -> None:
@@ -64,15 +68,6 @@ class Slots:
             keys, values = (one.new_zeros(shape) for one, shape in zip(like, shapes, strict=True))
             self._layers[number] = keys, values
         return self._layers[number]
-
-
-def _resized(states_SHCD: Tensor, kept: Sequence[int], slots: int, places: int) -> Tensor:
-    _, heads, before, size = states_SHCD.shape
-    resized = states_SHCD.new_zeros(slots, heads, places, size)
-    filled = min(before, places)
-    for target, source in enumerate(kept):
-        resized[target, :, :filled] = states_SHCD[source, :, :filled]
-    return resized
 
 
 class Segment(NamedTuple):
@@ -118,7 +113,11 @@ class Reading:
         for one, at in self._longer:
             until = at + one.end - one.begin
             result_NHGD[at:until] = self._of_segment(memory, query_NHGD[at:until], one, scale, window)
-        if self._worth_joining(memory, window):
+        size = sum(states[0, :, 0].numel() * states.element_size() for states in memory)
+        call = _CALL_BYTES if self._device.type == "cpu" else _CALL_BYTES_ON_GPU
+        apart = sum(min(one.end, window) * size + call for one, _ in self._singles)
+        # reading all that lies between the texts may cost less than a call for each of them
+        if len(self._singles) > 1 and self._longest * (self._above - self._lowest) * size < apart:
             self._join(memory, query_NHGD, result_NHGD, scale, window)
         else:
             for one, at in self._singles:
@@ -146,15 +145,6 @@ class Reading:
             query_HGnD, keys, values, attn_mask=mask_nT, is_causal=whole, scale=scale
         )
         return found_HGnD.permute(2, 0, 1, 3)
-
-    def _worth_joining(self, memory: tuple[Tensor, Tensor], window: int) -> bool:
-        """Whether reading all that lies between the texts costs less than a call for each of them."""
-        if len(self._singles) < 2:
-            return False
-        size = sum(states[0, :, 0].numel() * states.element_size() for states in memory)
-        joined = self._longest * (self._above - self._lowest) * size
-        call = _CALL_BYTES if self._device.type == "cpu" else _CALL_BYTES_ON_GPU
-        return joined < sum(min(one.end, window) * size + call for one, _ in self._singles)
 
     def _join(
         self,

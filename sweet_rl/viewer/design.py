@@ -143,6 +143,14 @@ class DesignContents:
                 if html is not None:
                     message["html"] = html
         turn = _turn_of_answer(trajectory, seen.drafts)
+        details = trajectory.extra.get("grading_details")
+        failures = details.get("failures") if isinstance(details, Mapping) else None
+        notes = []  # what grading met on its way, in words, without the paths of files
+        for failure in failures if isinstance(failures, list) else ():
+            if isinstance(failure, Mapping):
+                kind = str(failure.get("kind", "")).replace("_", " ")
+                has_path = kind in {"missing picture", "broken picture"}
+                notes.append(kind if has_path else f"{kind}: {failure.get('detail', '')}")
         shown: dict[str, dict[str, Json]] = {}  # by names that reveal no path
         for name, picture in seen.pictures.items():
             if isinstance(picture, str):
@@ -161,7 +169,7 @@ class DesignContents:
             "answer": {"turn": turn, "picture": shown.get(ANSWER)} if is_answer(trajectory.answer) else None,
             "metric": metric_of(trajectory),
             "floors": floors_of(trajectory),
-            "grading_notes": _notes(trajectory),
+            "grading_notes": notes,
         }
 
     def picture(self, position: int, name: str) -> bytes | None:
@@ -216,16 +224,3 @@ def _turn_of_answer(trajectory: Trajectory, drafts: Sequence[Draft]) -> int | No
     """The last turn whose picture is the answer."""
     turns = [draft.turn for draft in drafts if draft.image is not None and draft.image == trajectory.answer]
     return turns[-1] if turns else None
-
-
-def _notes(trajectory: Trajectory) -> list[str]:
-    """What grading met on its way, in words, without the paths of files."""
-    details = trajectory.extra.get("grading_details")
-    failures = details.get("failures") if isinstance(details, Mapping) else None
-    notes = []
-    for failure in failures if isinstance(failures, list) else ():
-        if isinstance(failure, Mapping):
-            kind = str(failure.get("kind", "")).replace("_", " ")
-            has_path = kind in {"missing picture", "broken picture"}
-            notes.append(kind if has_path else f"{kind}: {failure.get('detail', '')}")
-    return notes

@@ -22,6 +22,7 @@ from typing import Any, Final, TypeAlias
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.preferences.credit import turn_digest
 from sweet_rl.preferences.trajectory_pairs import with_solution
+from sweet_rl.records import trajectory_from_row
 from sweet_rl.records.files import parse_line
 from sweet_rl.runs import has_failed
 from sweet_rl.runs.facts import entries_of, place_of, read_record
@@ -39,7 +40,6 @@ from sweet_rl.viewer.rows import (
     index_entry,
     index_of,
     is_report,
-    item_of,
     kind_of,
     read_turn,
 )
@@ -66,11 +66,12 @@ class Shown:
 
             @functools.lru_cache(32)  # for neighbours and pictures
             def item(position: int) -> Any:
-                row = index.row(position)
-                counted = (
-                    {"sample_index": row.repeat} if kind in TRAJECTORIES else {}
+                found = index.row(position)
+                if kind not in TRAJECTORIES:
+                    return found.row
+                return trajectory_from_row(
+                    {**found.row, "sample_index": found.repeat}
                 )  # published rows lack it
-                return item_of(kind, dict(row.row) | counted)
 
             self.item = item
         if kind == "design" and drawing is not None:
@@ -323,8 +324,9 @@ def curves_of(rows: Iterable[Mapping[str, Json]]) -> dict[str, Curve]:
     """The numbers of rows by name, each with its row's `step`, `iteration` or `iter`, else the place."""
     curves: dict[str, Curve] = {}
     for place, row in enumerate(rows):
-        step = next((row[name] for name in _STEPS if _is_number(row.get(name))), place)
-        for name, value in _numbers(row):
+        numbers = dict(_numbers(row))
+        step = next((numbers[name] for name in _STEPS if name in numbers), place)
+        for name, value in numbers.items():
             if name not in _STEPS:
                 curves.setdefault(name, []).append((step, value))
     return curves
@@ -354,10 +356,6 @@ def _numbers(row: Mapping[str, Json], prefix: str = "") -> list[tuple[str, float
     for name, value in row.items():
         if isinstance(value, Mapping):
             found += _numbers(value, f"{prefix}{name}.")
-        elif _is_number(value):
+        elif isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
             found.append((f"{prefix}{name}", value))
     return found
-
-
-def _is_number(value: Json) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

@@ -385,11 +385,6 @@ LAYOUTS: Mapping[str, Layout] = {
 """Kinds of files of rows, and what shows them."""
 
 
-def item_of(kind: FileKind, row: Row) -> Any:
-    """A row as its layout takes it."""
-    return trajectory_from_row(row) if kind in TRAJECTORIES else row
-
-
 def index_entry(kind: FileKind, row: Row) -> Entry:
     """What an index keeps of a row of this kind."""
     if kind == "credit":
@@ -399,7 +394,7 @@ def index_entry(kind: FileKind, row: Row) -> Entry:
             raise DataError("has no identity", value=json.dumps(row)[:80], repair=repair)
         shown, text = {}, ""
     else:
-        item, layout = item_of(kind, row), LAYOUTS[kind]
+        item, layout = trajectory_from_row(row) if kind in TRAJECTORIES else row, LAYOUTS[kind]
         shown, text = layout.entry(item), layout.text(item)
         task = shown["task"]
         repeat = None if kind in TRAJECTORIES and row.get("sample_index") is None else shown["repeat"]
