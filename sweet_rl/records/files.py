@@ -198,17 +198,11 @@ class Journal:
 
     Opening locks the file, reads what is there into `rows` (line number, object), and changes nothing: a run may
     still be refused. `begin`, or the first row, creates the file, cuts off a torn last line, and with `overwrite`
-    empties it.
+    empties it; then what it holds is not read. `each`, in place of `rows`, is called with every row that exists (line number,
+    byte where its line begins, object), so that a file may be larger than memory.
 
-    Args:
-        path: the file.
-        overwrite: what the file holds is thrown away, and not read.
-        each: called with every row that exists (line number, byte where its line begins, object) in place of
-            `rows`, so that a file may be larger than memory.
-
-    Raises:
-        StorageError: another run is writing to the file, or it cannot be opened.
-        DataError: a line before the last is broken (that is no crash of ours; a person must look).
+    StorageError: another run is writing to the file, or it cannot be opened. DataError: a line before the last is broken
+    (that is no crash of ours; a person must look).
     """
 
     def __init__(
@@ -220,7 +214,6 @@ class Journal:
     ) -> None:
         self.path = Path(path)
         self.rows: list[tuple[int, dict[str, Json]]] = []
-        self._each = each or (lambda number, _start, row: self.rows.append((number, row)))
         self._waiting: list[tuple[bytes, asyncio.Future[int]]] = []
         self._writer: asyncio.Task[None] | None = None
         self._size, self._begun, self._descriptor = 0, False, -1
@@ -229,8 +222,20 @@ class Journal:
         try:
             if self.path.exists():
                 self._open()
-            if self._descriptor >= 0 and not overwrite:
-                self._size = self._read_rows()
+                with open(self._descriptor, "rb", closefd=False) as file:
+                    for number, line in enumerate(() if overwrite else file, start=1):
+                        if line.strip():
+                            try:
+                                row = parse_line(line, self.path, number)
+                            except DataError:
+                                if line.endswith(b"\n"):
+                                    raise
+                                break  # torn by a crash
+                            if each is None:
+                                self.rows.append((number, row))
+                            else:
+                                each(number, self._size, row)
+                        self._size += len(line)
         except BaseException:
             self._cleanup.close()
             raise
@@ -345,23 +350,6 @@ class Journal:
         except OSError as error:
             raise StorageError(f"Cannot open {str(self.path)!r} for writing: {error.strerror}.") from error
         self._cleanup.callback(os.close, self._descriptor)
-
-    def _read_rows(self) -> int:
-        """Read the rows up to a torn tail; returns the size of what is whole."""
-        size, number = 0, 0
-        with open(self._descriptor, "rb", closefd=False) as file:
-            file.seek(0)
-            for number, line in enumerate(file, start=1):
-                if line.strip():
-                    try:
-                        row = parse_line(line, self.path, number)
-                    except DataError:
-                        if line.endswith(b"\n"):
-                            raise
-                        break  # torn by a crash
-                    self._each(number, size, row)
-                size += len(line)
-        return size
 
 
 @contextmanager

@@ -36,12 +36,7 @@ class Run:
 
 
 def open_journal(path: str | Path, *, to_continue: bool, overwrite: bool) -> Journal:
-    """Open the output file; never change rows unless a flag allows it.
-
-    Raises:
-        UsageError: the file has rows and no flag says what to do with them.
-        StorageError, DataError: see `Journal`.
-    """
+    """Open the output file; UsageError where it has rows and no flag says what to do with them; others as of `Journal`."""
     target = Path(path)
     if overwrite and to_continue:
         raise UsageError("--overwrite and --to_continue exclude each other.")
@@ -76,19 +71,11 @@ def plan(
     retry_failed: bool = True,
     repair: str = HOW_TO_MIX,
 ) -> Run:
-    """Compare the rows on disk with the plan.
+    """Compare the rows on disk, with their lines, with all episodes in final order; `settings` are what rows would say.
 
     An episode that failed is played again (`retry_failed`). Its row stays until a complete run is brought
-    into order; of several rows of one episode the last counts, and all before it must have failed.
-
-    Args:
-        episodes: all episodes in final order (`sweet_rl.rollout.schedule`).
-        rows: what the file holds, with line numbers.
-        settings: what this run would write into `provenance.settings`.
-
-    Raises:
-        UsageError: the file was made from other tasks or with other settings.
-        DataError: an episode that did not fail is in the file twice.
+    into order; of several rows of one episode the last counts, and all before it must have failed (else DataError).
+    UsageError: the file was made from other tasks or with other settings.
     """
     keys = [(episode.task.task_id, episode.sample_index) for episode in episodes]
     order = {key: i for i, key in enumerate(keys)}
