@@ -50,61 +50,45 @@ class Registry:
         `given` is what that is called with, if it takes an argument. The run's record has the file it comes from, under
         the `flag` that named it.
         """
-        found = self.find(name)
+        found, what = self.find(name), f"The {self.kind} {name!r}"
         maker = inspect.isclass(found) or not hasattr(found, self.parts[-1])
         if name not in self.ours:
-            source = found if maker else type(found)
             with suppress(TypeError, OSError):  # something that has no file
-                tracking.reads(flag, inspect.getsourcefile(source))
+                tracking.reads(flag, inspect.getsourcefile(found if maker else type(found)))
         if maker:
-            found = self._called(found, name, given)
+            if not callable(found):
+                raise UsageError(f"{what} is {found!r}, which has no {self.parts[-1]}.")
+            taken = inspect.signature(found).parameters.values()
+            places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+            needed = [one.name for one in taken if one.default is one.empty and one.kind in places]
+            if len(needed) > 1:
+                raise UsageError(f"{what} takes {', '.join(needed)}, and is given one argument at most.")
+            found = found(given) if needed else found()
         if lacking := [part for part in self.parts if not hasattr(found, part)]:
             raise UsageError(
-                f"The {self.kind} {name!r} is {found!r}, which has no {' and no '.join(lacking)}. "
-                f"Everyone of that kind has {', '.join(self.parts)} (sweet_rl.contracts)."
+                f"{what} is {found!r}, which has no {' and no '.join(lacking)}. Everyone of that kind has "
+                f"{', '.join(self.parts)} (sweet_rl.contracts)."
             )
         return found
 
-    def _called(self, found: Any, name: str, given: object) -> Any:
-        if not callable(found):
-            raise UsageError(f"The {self.kind} {name!r} is {found!r}, which has no {self.parts[-1]}.")
-        taken = inspect.signature(found).parameters.values()
-        places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        needed = [one.name for one in taken if one.default is one.empty and one.kind in places]
-        if len(needed) > 1:
-            raise UsageError(
-                f"The {self.kind} {name!r} takes {', '.join(needed)}, and is given one argument at most."
-            )
-        return found(given) if needed else found()
-
     def find(self, name: str) -> Any:
         """The object with that name."""
-        if name in self.ours:
-            return _load(self.kind, name, self.ours[name])
-        if name in (installed := _installed(self.group)):
-            entry = installed[name]
-            if isinstance(entry, tuple):
-                raise UsageError(
-                    f"Two installed packages offer a {self.kind} {name!r}: {' and '.join(entry)}."
-                )
-            return _load(self.kind, name, entry)
-        if ":" in name:
-            if (here := str(Path.cwd())) not in sys.path:
-                sys.path.append(here)  # where a person's own file lies; it takes no other module's place
-            return _load(self.kind, name, name)
-        hint = "Your own is named as module:ATTRIBUTE, or by the entry point of an installed package."
-        raise no_such(self.kind, name, self.names(), hint)
-
-
-def _load(kind: str, name: str, place: str) -> Any:
-    module, _, attribute = place.partition(":")
-    try:
-        found: Any = importlib.import_module(module)
-        for part in attribute.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UsageError(f"The {kind} {name!r} cannot be imported from {place}: {error}.") from error
-    return found
+        place = self.ours.get(name) or _installed(self.group).get(name) or name
+        if isinstance(place, tuple):
+            raise UsageError(f"Two installed packages offer a {self.kind} {name!r}: {' and '.join(place)}.")
+        if place == name and ":" not in name:
+            hint = "Your own is named as module:ATTRIBUTE, or by the entry point of an installed package."
+            raise no_such(self.kind, name, self.names(), hint)
+        if place == name and (here := str(Path.cwd())) not in sys.path:
+            sys.path.append(here)  # where a person's own file lies; it takes no other module's place
+        module, _, attribute = place.partition(":")
+        try:
+            found: Any = importlib.import_module(module)
+            for part in attribute.split("."):
+                found = getattr(found, part)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise UsageError(f"The {self.kind} {name!r} cannot be imported from {place}: {error}.") from error
+        return found
 
 
 @cache
