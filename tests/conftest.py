@@ -111,17 +111,6 @@ def browser(tmp_path_factory) -> Iterator:
     driver.quit()
 
 
-@pytest.fixture(scope="session")
-def installed_plugins(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for the path with the package of `tests/plugins` installed in it, entry points and all."""
-    source, target = (tmp_path_factory.mktemp("plugins") / name for name in ("source", "installed"))
-    shutil.copytree(ROOT / "tests/plugins", source)
-    options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check"]
-    command = [sys.executable, "-m", "pip", "install", *options, "--target", str(target), str(source)]
-    subprocess.run(command, check=True, timeout=100)
-    return target
-
-
 def called(*arguments):
     """A command line of `sweet-rl` in this process: its exit status, and what it prints."""
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))

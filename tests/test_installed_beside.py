@@ -1,8 +1,10 @@
 """A package that sweet_rl knows nothing of (`tests/plugins`), installed beside it and used by its names."""
 
+import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -16,11 +18,28 @@ from sweet_rl.cli.main import help_text
 from sweet_rl.cli.parse import in_front, read, values_of
 from sweet_rl.errors import UsageError
 from sweet_rl.records import load_trajectories
-from tests.conftest import ROOT
+from tests.conftest import ROOT, called
 from tests.tiny_models import save_tiny_llama
 from tests.training.pairs import dialogue_pairs, write_pairs
 
 TRAINING = {"train_batch_size": 4, "eval_fraction": 0, "device": "cpu", "reference_cache": "none"}
+
+
+@pytest.fixture(scope="module")
+def installed_plugins(tmp_path_factory):
+    """A folder for the path with the package of `tests/plugins` in it, and its entry points as installers write them."""
+    target = tmp_path_factory.mktemp("installed")
+    project = tomllib.loads((ROOT / "tests/plugins/pyproject.toml").read_text())["project"]
+    shutil.copytree(ROOT / "tests/plugins/guessing", target / "guessing")
+    about = target / f"{project['name']}-{project['version']}.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Name: {project['name']}\nVersion: {project['version']}\n")
+    with (about / "entry_points.txt").open("w") as file:
+        for group, places in project["entry-points"].items():
+            file.write(
+                "\n".join([f"[{group}]", *(f"{name} = {place}" for name, place in places.items()), ""])
+            )
+    return target
 
 
 @pytest.fixture
@@ -42,13 +61,6 @@ def stage(line, **flags):
     typed = read(function, words)
     front, values = in_front(function, typed.words, values_of(function, typed))
     function(*front, **values)
-
-
-def process(installed_plugins, folder, *words, **more):
-    """The command line in a process of its own, beside the package."""
-    env = os.environ | {"PYTHONPATH": str(installed_plugins)}
-    command = [sys.executable, "-m", "sweet_rl", *words]
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False, **more)
 
 
 def lines(path):
@@ -99,21 +111,21 @@ def test_a_world_names_itself(beside):
     assert [row["provenance"]["settings"]["hints"] for row in lines("a.jsonl")] == [False] * 3
 
 
-def test_its_options_are_flags(beside, installed_plugins, tmp_path):
+def test_its_options_are_flags(beside):
     simulate = load("simulate_interactions")
     for world in ("number_guessing", "guessing.world:WORLD"):
         text = help_text("simulate_interactions", simulate, whole=False, arguments=["--world", world])
         assert "Options of number guessing:\n  --hints   (default True)\n        be told higher" in text
     assert "--hints" not in help_text("simulate_interactions", simulate, whole=True, arguments=[])
-    done = process(installed_plugins, tmp_path, "play", "lantern", "--hints=no")
-    assert "--hints belongs to the world number_guessing, and this is" in done.stderr
+    refused = called("play", "lantern", "--hints=no").stderr
+    assert "--hints belongs to the world number_guessing, and this is" in refused
 
 
-def test_a_world_has_stages_of_its_own(installed_plugins, tmp_path, monkeypatch):
+def test_a_world_has_stages_of_its_own(beside, tmp_path, monkeypatch):
     said = {}
     monkeypatch.setenv("COMP_LINE", "sweet-rl guessing ")
     for words in ("--help", "guessing count --help", "--complete", "guessing count --up_to 2"):
-        done = process(installed_plugins, tmp_path, *words.split(" "))
+        done = called(*words.split())
         assert done.returncode == 0, done.stderr
         said[words] = done.stdout
     assert "guessing count " in said["--help"]
@@ -272,13 +284,14 @@ def test_a_grader_scores_any_world(beside, tmp_path, capsys):
     assert json.loads((tmp_path / "again.json").read_text())["k"] == 2
 
 
-def test_a_person_plays_it(installed_plugins, tmp_path):
+def test_a_person_plays_it(beside, monkeypatch):
     line = "play number_guessing --task 9 --oracle guessing.human:Liar --record me.jsonl"
-    done = process(installed_plugins, tmp_path, *line.split(), input="5\n12\n10\n")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("5\n12\n10\n"))
+    done = called(*line.split())
     assert done.returncode == 0, done.stderr
     assert "You have 8 guesses." in done.stdout
     assert done.stdout.index("Lower.") < done.stdout.index("Higher.") < done.stdout.index("The solution: 10")
-    assert load_trajectories(tmp_path / "me.jsonl")[0].reward == -2
+    assert load_trajectories("me.jsonl")[0].reward == -2
 
 
 def test_they_keep_the_contracts(installed_plugins):
