@@ -174,25 +174,21 @@ def flags_of(settings: type) -> tuple[Flag, ...]:
     """The flags of a dataclass: its own in their order, then those of the classes that it extends."""
     if settings in _known:
         return _known[settings]
-    found = []
-    owners = {
-        name: owner for owner in reversed(settings.__mro__) for name in vars(owner).get("__annotations__", {})
-    }
-    order = settings.__mro__.index
-    for one in sorted(fields(settings), key=lambda one: order(owners[one.name])):
-        if one.metadata.get(_KEY) is _NONE:
-            continue
-        owner = owners[one.name]
-        # of this field alone: the types of others may be known to type checkers only
-        alone = type("_", (), {"__annotations__": {one.name: vars(owner)["__annotations__"][one.name]}})
-        alone.__module__ = owner.__module__
-        kind, optional, choices = read_type(typing.get_type_hints(alone)[one.name])
-        details = dict(one.metadata.get(_KEY) or {})
-        details["choices"] = tuple(details.get("choices") or choices)
-        heading = (owner.__doc__ or "").strip().partition("\n")[0].rstrip(".")
-        found.append(
-            Flag(name=one.name, kind=kind, optional=optional, default=one.default, group=heading, **details)
-        )
+    found, left = [], {one.name: one for one in fields(settings)}
+    for owner in settings.__mro__:
+        written = vars(owner).get("__annotations__", {})
+        for one in [left.pop(name) for name in list(left) if name in written]:
+            if one.metadata.get(_KEY) is _NONE:
+                continue
+            # of this field alone: the types of others may be known to type checkers only
+            alone = type(
+                "_", (), {"__annotations__": {one.name: written[one.name]}, "__module__": owner.__module__}
+            )
+            kind, optional, choices = read_type(typing.get_type_hints(alone)[one.name])
+            details = {"choices": choices, **(one.metadata.get(_KEY) or {})}
+            heading = (owner.__doc__ or "").strip().partition("\n")[0].rstrip(".")
+            known: dict[str, Any] = {"name": one.name, "kind": kind, "default": one.default, "group": heading}
+            found.append(Flag(optional=optional, **known, **details))
     return _known.setdefault(settings, tuple(found))
 
 
