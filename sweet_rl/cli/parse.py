@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import typing
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -16,7 +17,6 @@ from sweet_rl.errors import UsageError, suggestion
 from sweet_rl.flags import REQUIRED, Flag, any_of, described, flags_of, read_type
 
 _SHORT: Final = re.compile(r"-[A-Za-z]")
-_KINDS: Final = {"bool": bool, "int": int, "float": float, "str": str}
 _SWITCH: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 Facets = Mapping[str, Collection[str]]
@@ -57,21 +57,18 @@ def stage_flags(function: Callable[..., Any]) -> tuple[Flag, ...]:
     known: tuple[Flag, ...] | None = getattr(function, "flags", None)
     if known is not None:
         return known
-    helps, found = described(function), []
+    helps, hints, found = described(function), typing.get_type_hints(function), []
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD:
             continue
-        written = parameter.annotation
-        if isinstance(written, str):
-            kind, optional = _KINDS[written.replace("| None", "").strip()], "None" in written
-        else:  # of a module that does not postpone its annotations
-            kind, optional, _ = read_type(str if written is parameter.empty else written)
+        kind, optional, choices = read_type(hints.get(name, str))
         found.append(
             Flag(
                 name=name,
                 help=helps.get(name, ""),
                 kind=kind,
                 optional=optional,
+                choices=choices,
                 default=REQUIRED if parameter.default is parameter.empty else parameter.default,
                 positional=parameter.kind is parameter.POSITIONAL_OR_KEYWORD,
                 many=parameter.kind is parameter.VAR_POSITIONAL,
