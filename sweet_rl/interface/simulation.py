@@ -155,16 +155,6 @@ def cast_of(
     return cast
 
 
-def prompt_for(agent: Agent, path: str | Path | None, world: World) -> str | None:
-    """The instructions of an agent; None for an object that has its own."""
-    takes = isinstance(agent, str) or not hasattr(agent, "act") or instructed(agent) is not None
-    if takes:
-        return load_prompt(str(path)) if path is not None else world.system_prompt()
-    if path is not None:
-        raise UsageError(f"The agent {agent!r} has its own instructions: leave agent_prompt out.")
-    return None
-
-
 class Own:
     """A person's own agent or human, an object or a function of the dialogue; what it says is looked at.
 
@@ -348,7 +338,11 @@ async def simulate(
     episodes = schedule(some, repeats, seed=seed)
     if not (to_continue or overwrite):
         chosen.check_place()
-    prompt = prompt_for(agent, agent_prompt, played)
+    prompt = None  # for an object that has its own instructions
+    if isinstance(agent, str) or not hasattr(agent, "act") or instructed(agent) is not None:
+        prompt = played.system_prompt() if agent_prompt is None else load_prompt(str(agent_prompt))
+    elif agent_prompt is not None:
+        raise UsageError(f"The agent {agent!r} has its own instructions: leave agent_prompt out.")
     settings = played.settings(chosen) | {"seed": seed}
     if isinstance(agent, str):
         settings |= cast.agent_settings()
