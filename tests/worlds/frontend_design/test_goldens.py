@@ -124,11 +124,9 @@ def test_whole_episodes_have_the_published_history_and_answer(golden):
 
 def test_a_page_that_nobody_can_see_ends_the_episode_before_the_agent_is_asked(golden):
     """Recorded as failed, so that pair building can leave it out."""
-    (world, want) = next(
-        (World(golden, case), want)
-        for case, want in golden["pairs"]
-        if case["id"] == "ground_truth_render_fails"
-    )
+    pairs = {case["id"]: (case, want) for case, want in golden["pairs"]}
+    case, want = pairs["ground_truth_render_fails"]
+    world = World(golden, case)
     trajectory = world.play()
     assert trajectory.stop_reason is StopReason.WORLD_FAILED
     assert (trajectory.error.kind, trajectory.error.turn) == ("render_crash", 0)
@@ -188,12 +186,11 @@ def test_names_tell_task_sample_and_turn_and_paths_are_relative(tmp_path):
     assert pictures.save(task("t-1"), b"b", 8, 3) == "run_images/t-1_1_3.png"
     assert pictures.save(task("t-1"), b"c", 9, 0) == "run_images/t-1_seed9_0.png"
     assert pictures.save(task("t-1"), b"d") == "run_images/t-1_target.png"
-    assert {file.name: file.read_bytes() for file in (tmp_path / "run_images").iterdir()} == {
-        "t-1_0_0.png": b"a",
-        "t-1_1_3.png": b"b",
-        "t-1_seed9_0.png": b"c",
-        "t-1_target.png": b"d",
-    }
+    names = ["t-1_0_0.png", "t-1_1_3.png", "t-1_seed9_0.png", "t-1_target.png"]
+    files = (tmp_path / "run_images").iterdir()
+    assert {file.name: file.read_bytes() for file in files} == dict(
+        zip(names, [b"a", b"b", b"c", b"d"], strict=True)
+    )
 
 
 def test_a_resumed_run_overwrites_its_own(tmp_path):

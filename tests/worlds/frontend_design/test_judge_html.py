@@ -97,16 +97,10 @@ def runs(folder, pages_a, pages_b, targets=None):
     paths = []
     for name, pages in (("a", pages_a), ("b", pages_b)):
         (folder / name).mkdir()
-        rows = [
-            row(
-                f"t{i}",
-                page,
-                target=(targets or {}).get(i, TARGET),
-                folder=folder / name,
-                **({} if page else {"answer": None}),
-            )
-            for i, page in enumerate(pages)
-        ]
+        rows = []
+        for number, page in enumerate(pages):
+            wanted, none = (targets or {}).get(number, TARGET), {} if page else {"answer": None}
+            rows.append(row(f"t{number}", page, target=wanted, folder=folder / name, **none))
         paths.append(write(folder / name / "run.jsonl", rows))
     return paths
 
@@ -120,20 +114,17 @@ def test_wins_are_counted_and_both_orders_asked(tmp_path, capsys):
     asked = judge(a, b, tmp_path / "j.jsonl")
     assert len(asked) == 6
     target, near, far = (draw(page).image for page in (TARGET, NEAR, FAR))
-    shown = {
-        tuple(for_judge(data, 10**6) for data in call) for call in [(target, near, far), (target, far, near)]
+    orders = (target, near, far), (target, far, near)
+    assert {tuple(call) for call in asked} == {
+        tuple(for_judge(one, 10**6) for one in call) for call in orders
     }
-    assert {tuple(call) for call in asked} == shown
     assert "A wins 2, ties 0, loses 1 of 3 pages" in capsys.readouterr().out
     found = report(a)
     assert (found["wins"], found["ties"], found["losses"]) == (2, 0, 1)
     assert found["rate"]["mean"] == pytest.approx(2 / 3)
-    rows = read(tmp_path / "j.jsonl")
-    assert {(one["task_id"], one["order"], one["outcome"]) for one in rows} == {
-        *[("t0", order, "a") for order in ("ab", "ba")],
-        *[("t1", order, "b") for order in ("ab", "ba")],
-        *[("t2", order, "a") for order in ("ab", "ba")],
-    }
+    verdicts = {(one["task_id"], one["order"], one["outcome"]) for one in read(tmp_path / "j.jsonl")}
+    won = {"t0": "a", "t1": "b", "t2": "a"}
+    assert verdicts == {(task, order, outcome) for task, outcome in won.items() for order in ("ab", "ba")}
 
 
 def test_who_always_says_first_gives_ties(tmp_path, capsys):
@@ -145,9 +136,8 @@ def test_who_always_says_first_gives_ties(tmp_path, capsys):
 
 
 def test_what_needs_no_judge_is_not_asked(tmp_path, capsys):
-    a, b = runs(
-        tmp_path, [NEAR, None, None, NEAR, NEAR], [NEAR, NEAR, None, None, FAR], {4: "<html>slow</html>"}
-    )
+    pages_a, pages_b = [NEAR, None, None, NEAR, NEAR], [NEAR, NEAR, None, None, FAR]
+    a, b = runs(tmp_path, pages_a, pages_b, {4: "<html>slow</html>"})
     assert judge(a, b, tmp_path / "j.jsonl") == []
     out = capsys.readouterr().out
     assert "A wins 1, ties 2, loses 1 of 4" in out
