@@ -48,11 +48,8 @@ class Resuming(LogTo, Quiet):
 
 
 def reflect_stage(
-    *,
-    helps: Mapping[str, str] | None = None,
-    narrow: Mapping[str, Mapping[str, Any]] | None = None,
-    **defaults: Any,
-) -> Callable[[Callable[..., None]], Stage]:
+    *, helps: Mapping[str, str] | None = None, narrow: Mapping[str, Mapping[str, Any]] | None = None, **defaults: Any
+) -> Callable[[Callable[..., None]], Stage]:  # fmt: skip
     """Make a stage of a function with the published flags first, and those of the world last (`settings_from`)."""
 
     def decorate(function: Callable[..., None]) -> Stage:
@@ -329,45 +326,38 @@ def rl_finetune(published: ReflectFlags, how: Resuming, own: Any, /) -> None:
 
     with open_playground(settings) as playground:
         silence_libraries()
+        import torch
+
         from sweet_rl.online.reflect.loop import Loop
-        from sweet_rl.online.reflect.models import Checkpoints
+        from sweet_rl.online.reflect.models import Checkpoints, load_policy, load_reflector
+        from sweet_rl.online.reflect.trainer import Critic, Trainer, ValueHead
+        from sweet_rl.training.processes import broadcast_parameters
 
         with TrainingRun("rl_finetune", "iteration", settings, old) as run:
             for note in runs.without_effect(settings):
                 run.say(f"Note: {note}")
             checkpoints = Checkpoints(run.folder)
             with run.starting(lambda: sample_texts(playground), playground.labels):
-                trainer, reflector = _learner(run.settings, playground.labels, run.say)
+                settings, critic = run.settings, None
+                reflector = load_reflector(settings, run.say, training=True)
+                agent = load_policy(settings, playground.labels, run.say)
+                if settings.use_critic:
+                    with torch.random.fork_rng(devices=[]):
+                        torch.manual_seed(derive_seed(settings.seed, "critic"))
+                        head = ValueHead(agent.config.hidden_size, settings.critic_layer_type)
+                    critic = Critic(agent, head, shared=settings.shared_critic, compat=settings.compat)
+                broadcast_parameters([*([critic.head] if critic else []), *agent.modules])
+                trainer = Trainer(agent, settings, critic)
                 levels = [[task.row for task in level] for level in playground.levels]
                 state = run.newest(checkpoints, levels)
             quiet = how.quiet or not run.main
-            with run.announce(), closing(MeansBar(run.settings, run.done, quiet=quiet)) as bar:
+            with run.announce(), closing(MeansBar(settings, run.done, quiet=quiet)) as bar:
                 kept = checkpoints if run.main else None
-                Loop(run.settings, trainer, reflector, playground, kept, bar.log).run(state)
+                Loop(settings, trainer, reflector, playground, kept, bar.log).run(state)
             if bar.failed:
                 told = f"{bar.failed} episodes failed; nothing was learned from them, and logs.json says why."
                 run.say(told if bar.failed > 1 else told.replace("episodes", "episode").replace("them", "it"))
             run.finish("policy")
-
-
-def _learner(settings: ReflectSettings, labels: Any, say: Any) -> tuple[Any, Any]:
-    """What learns, and what reflects."""
-    import torch
-
-    from sweet_rl.online.reflect.models import load_policy, load_reflector
-    from sweet_rl.online.reflect.trainer import Critic, Trainer, ValueHead
-    from sweet_rl.training.processes import broadcast_parameters
-
-    reflector, agent = load_reflector(settings, say, training=True), load_policy(settings, labels, say)
-    critic = None
-    if settings.use_critic:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(derive_seed(settings.seed, "critic"))
-            head = ValueHead(agent.config.hidden_size, settings.critic_layer_type)
-        critic = Critic(agent, head, shared=settings.shared_critic, compat=settings.compat)
-        broadcast_parameters([critic.head])
-    broadcast_parameters(agent.modules)
-    return Trainer(agent, settings, critic), reflector
 
 
 @recorded("reflect supervised_pretrain", reads=("model_name", "task_file", "load_dir"))
@@ -406,7 +396,7 @@ def supervised_pretrain(published: ReflectFlags, how: Resuming, own: Any, /) -> 
 
     silence_libraries()
     from sweet_rl.online.reflect.models import Checkpoints, load_policy
-    from sweet_rl.online.reflect.sft import FineTuning
+    from sweet_rl.online.reflect.sft import FineTuning, examples_of
     from sweet_rl.training.processes import broadcast_parameters
 
     with TrainingRun("supervised_pretrain", "update", settings, old) as run:
@@ -420,7 +410,7 @@ def supervised_pretrain(published: ReflectFlags, how: Resuming, own: Any, /) -> 
             settings = run.settings
             agent = load_policy(replace(settings, temperature=1.0), (), run.say)  # which is one of sampling
             broadcast_parameters(agent.modules)
-            examples = _examples(texts, agent, settings, run.say)
+            examples = examples_of(texts, agent, settings, run.say)
             checkpoints = Checkpoints(run.folder, settings.save_total_limit)
             training = FineTuning(agent, examples, settings, checkpoints, tell, run.say)
             if (state := run.newest(checkpoints, texts)) is not None:
@@ -429,28 +419,3 @@ def supervised_pretrain(published: ReflectFlags, how: Resuming, own: Any, /) -> 
         with run.announce(), Bar(settings.max_steps, run.done, unit="update", quiet=quiet) as bar:
             training.run(run.done)
         run.finish("model")
-
-
-def _examples(texts: Sequence[str], agent: Any, settings: ReflectSettings, say: Any) -> list[Any]:
-    """The texts as tokens; a published run passes over those without a marker."""
-    from sweet_rl.online.reflect.pointing import PointingAgent, pointed
-    from sweet_rl.online.reflect.sft import encode, encode_published
-
-    if isinstance(agent, PointingAgent):
-        return pointed(agent, texts, str(settings.task_file), settings.max_seq_length)
-    positions = getattr(agent.config, "max_position_embeddings", None)
-    room = min(settings.max_seq_length, positions or settings.max_seq_length)
-    if not settings.published:
-        try:
-            return [encode(agent.tokenizer, text, reflect=settings.reflect, room=room) for text in texts]
-        except ValueError as error:
-            raise UsageError(f"--task_file {settings.task_file!r}: in a text {error}.") from error
-    found = [encode_published(agent.tokenizer, text, reflect=settings.reflect, room=room) for text in texts]
-    kept = [example for example in found if example is not None]
-    if len(kept) < len(found):
-        say(f"{len(found) - len(kept)} of {len(found)} texts have no marker; nothing is learnt from them.")
-    if not kept:
-        raise UsageError(
-            f"--task_file {settings.task_file!r}: no text has the marker (is --reflect missing?)."
-        )
-    return kept

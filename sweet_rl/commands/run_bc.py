@@ -129,10 +129,8 @@ def run_bc(shown: ShownFlags, pupil: PupilFlags, /) -> None:
         show = Demonstrations(shown)
         if folder.exists() and not folder.is_dir():
             raise UsageError(f"--output_dir {str(folder)!r} is a file; name a folder.")
-        known, there = (
-            {"policy", "critic", "unfinished", "run.json"},
-            {entry.name for entry in folder.glob("*")},
-        )
+        known = {"policy", "critic", "unfinished", "run.json"}
+        there = {entry.name for entry in folder.glob("*")}
         if others := sorted(one for one in there - known if not one.startswith(Path(_FILE).stem)):
             raise UsageError(
                 f"--output_dir {str(folder)!r} holds {others[0]!r}; name an empty or a new folder."
@@ -262,21 +260,12 @@ def _played(show: Demonstrations, folder: Path, *, overwrite: bool) -> str:
         f"{number * games:,} games are played to be imitated: {number:,} of {len(every):,} tasks of {show.played}, "
         f"{games} of each (--num_tasks, --games)."
     )
+    named = {name: getattr(show.flags, name) for name in ("world", "agent_model", "skill", "seed", "quiet")}
+    named |= {"env_model": "scripted"} if show.graded else {}
     simulate_interactions(
-        show.played,
-        str(path),
-        world=show.flags.world,
-        agent_model=show.flags.agent_model,
-        skill=show.flags.skill,
-        num_tasks=number,
-        repeats=games,
-        place=show.flags.env_load_path,
-        **({"env_model": "scripted"} if show.graded else {}),
-        seed=show.flags.seed,
-        to_continue=path.exists() and not overwrite,
-        overwrite=overwrite,
-        quiet=show.flags.quiet,
-    )
+        show.played, str(path), **named, num_tasks=number, repeats=games, place=show.flags.env_load_path,
+        to_continue=path.exists() and not overwrite, overwrite=overwrite,
+    )  # fmt: skip
     return str(path)
 
 
@@ -294,13 +283,9 @@ def _games(paths: Sequence[str], show: Demonstrations) -> list[list[Transition]]
             named = world_in(game.provenance) if show.graded else None
             other = named is not None and named.name != world.name
             if other or world.tasks.refusal([game.task], world.name):
-                raise DataError(
-                    f"is no task of {show.flags.world}",
-                    path=path,
-                    field="task_id",
-                    value=game.task.task_id,
-                    repair="Name the files' own world with --world.",
-                )
+                where: dict[str, Any] = {"path": path, "field": "task_id", "value": game.task.task_id}
+                repair = "Name the files' own world with --world."
+                raise DataError(f"is no task of {show.flags.world}", **where, repair=repair)
         todo = {at: one for at, one in enumerate(games) if one.reward is None and not one.failed}
         if show.graded and todo:
             grading = grading_of(show.options, by, folder=Path(path).parent)

@@ -75,13 +75,8 @@ class OnlineRun:
         folder: RunFolder | None, log: Callable[[int, Mapping[str, float]], object] = lambda _done, _info: None,
         say: Say = lambda _phase, _done, _total: None,
     ) -> None:  # fmt: skip
-        self._settings, self._learner, self._opening, self._log, self._say = (
-            settings,
-            learner,
-            playground,
-            log,
-            say,
-        )
+        self._settings, self._learner, self._opening = settings, learner, playground
+        self._log, self._say = log, say
         self._folder: Any = folder  # like the playground the first process's only
         self._playground: Any = None
         self._buffer: ReplayBuffer[Transition] = ReplayBuffer(settings.capacity)

@@ -252,18 +252,15 @@ class TokenPolicy:
         Prompts with a common prefix are neighbours where it can be read once; else those of similar lengths.
         """
         lengths = [len(request.prompt_ids) + self.max_new_tokens for request in requests]
-        order = None
-        if self._prefill.serves:
-            order = sorted(range(len(requests)), key=lambda number: requests[number].prompt_ids)
-        for batch in padded_batches(lengths, 4 * self.max_tokens_per_batch, order=order):
+        order = sorted(range(len(requests)), key=lambda number: requests[number].prompt_ids)
+        shared = order if self._prefill.serves else None
+        for batch in padded_batches(lengths, 4 * self.max_tokens_per_batch, order=shared):
             for finished in self._decoder([requests[number] for number in batch]):
-                yield [
-                    (
-                        batch[at],
-                        Utterance(self._text_of(one.token_ids), one.token_ids, one.ended, one.logprobs),
-                    )
-                    for at, one in finished
+                said = [
+                    (self._text_of(one.token_ids), one.token_ids, one.ended, one.logprobs)
+                    for _, one in finished
                 ]
+                yield [(batch[at], Utterance(*one)) for (at, _), one in zip(finished, said, strict=True)]
 
     def sample(
         self, observations: Sequence[str], seeds: Sequence[int], *, greedy: bool = False
@@ -362,13 +359,8 @@ class Player:
     """A policy as the rollout loop wants it."""
 
     def __init__(
-        self,
-        name: str,
-        engine: Engine,
-        chat_format: ChatFormat,
-        prompt: Callable[[str], Prompt],
-        seed: int = 0,
-    ) -> None:
+        self, name: str, engine: Engine, chat_format: ChatFormat, prompt: Callable[[str], Prompt], seed: int = 0
+    ) -> None:  # fmt: skip
         self.name, self._engine, self._usage = name, engine, tracking.meter(name, "agent")
         self._format, self._prompt, self._seed = chat_format, prompt, seed
         self._batcher: MicroBatcher[Ask, Utterance] = MicroBatcher(self._turns, max_batch=MAX_TURNS)

@@ -106,11 +106,9 @@ def is_learnable(trajectory: Trajectory) -> bool:
 
 def without_rewards(trajectory: Trajectory) -> Trajectory:
     """An episode whose turns are not rewarded, for a grader to say what it is worth."""
-    history = tuple(
-        replace(entry, reward=None) if isinstance(entry, AgentTurn) else entry
-        for entry in trajectory.dialogue_history
-    )
-    return replace(trajectory, dialogue_history=history)
+    history = trajectory.dialogue_history
+    bare = [replace(entry, reward=None) if isinstance(entry, AgentTurn) else entry for entry in history]
+    return replace(trajectory, dialogue_history=tuple(bare))
 
 
 def rewards_of(trajectory: Trajectory) -> list[float]:
@@ -121,10 +119,8 @@ def rewards_of(trajectory: Trajectory) -> list[float]:
     if not is_learnable(trajectory):
         return []
     rewards = [entry.reward for entry in trajectory.dialogue_history if isinstance(entry, AgentTurn)]
-    field, repair = (
-        "reward of turn {}",
-        "Env.step returns one for every turn of a world that is learned online",
-    )
+    field = "reward of turn {}"
+    repair = "Env.step returns one for every turn of a world that is learned online"
     if rewards and trajectory.reward is not None and all(reward is None for reward in rewards):
         rewards = [*(0.0 for _ in rewards[1:]), trajectory.reward]
         field, repair = "reward", "A grader returns one, or None"

@@ -34,27 +34,19 @@ _SENTENCES = r"[^?\n]+\??|\?|\n"
 _WORDS = r" ?[A-Za-z]+|\d{1,3}|\n+|[^A-Za-z\d\n]"
 # Between numbers and line breaks, up to a punctuation mark: part of a sentence, or a row of a grid.
 _PHRASE = re.compile(r"[^\d\n]+?(?:(?<=[a-z])[,.:;](?=\s)|(?=[\d\n])|(?= #)|$)")
-_PHRASE_LENGTH, _PHRASE_SHARE = (
-    8,
-    500,
-)  # characters of a phrase at least, which stands in one of so many texts
+_PHRASE_LENGTH, _PHRASE_SHARE = 8, 500  # characters of a phrase at least, which is in one of so many texts
 _NAME = re.compile(r" [a-z]+ \d+")
 
 HEAD_DIM: Final = 32
 THETA: Final = 1e6  # of the rotary positions: some pairs of dimensions turn from token to token, most hardly in a whole text
-_TURNING, _STILL = (
-    0.1,
-    0.007,
-)  # radians a token: pairs above tell places apart, pairs below compare tokens anywhere
+_TURNING, _STILL = 0.1, 0.007  # radians a token: pairs above tell places apart, below they compare tokens
 _LENGTH: Final = 2.2  # of the part of an embedding that says which word it is
 _CONSTANT: Final = 1.2  # in the first dimension of every embedding: what heads read that look at places alone
 _CONSTANT_READ: Final = 3.8  # about what the first layer's normalisation makes of it
 # Scales of looking at a place, of finding what is alike, of keeping a neighbour, of saying what is there.
 _SHARP, _ALIKE, _KEPT, _SAID = 9.0, 3.0, 0.6, 2.0
 _QUIET: Final = 0.2  # what is left of the random rest, which would drown the copies
-_OWN_SHARE: Final = (
-    8  # dimensions of a finding head that compare the token itself with the one before a place
-)
+_OWN_SHARE: Final = 8  # dimensions of a finding head that compare the token itself with the one before
 _WORD_START: Final = "\u0120"  # how a byte-level vocabulary writes the blank before a word
 
 
@@ -188,9 +180,7 @@ def _phrases(texts: Sequence[str], *, names: bool) -> list[str]:
         parts = _NAME.split(text) if names else [text]
         found.update({phrase for part in parts for phrase in _PHRASE.findall(part)})
     enough = max(2, len(texts) // _PHRASE_SHARE)
-    return sorted(
-        phrase for phrase, times in found.items() if times >= enough and len(phrase) >= _PHRASE_LENGTH
-    )
+    return sorted(one for one, times in found.items() if times >= enough and len(one) >= _PHRASE_LENGTH)
 
 
 def teach_copying(model: Any, vocabulary: Mapping[str, int], draws: torch.Generator) -> None:
@@ -219,9 +209,8 @@ def teach_copying(model: Any, vocabulary: Mapping[str, int], draws: torch.Genera
     weight_VH[:, words] = _LENGTH * normalize(weight_VH[:, words], dim=1)  # padding is all 0, and stays so
     weight_VH[:, 0] = _CONSTANT
 
-    turns = [
-        THETA ** (-2 * pair / HEAD_DIM) for pair in range(HEAD_DIM // 2)
-    ]  # of a pair of dimensions, in radians a token
+    # Turns of a pair of dimensions, in radians a token.
+    turns = [THETA ** (-2 * pair / HEAD_DIM) for pair in range(HEAD_DIM // 2)]
     still = [pair for pair, turn in enumerate(turns) if turn < _STILL]
     still += [pair + HEAD_DIM // 2 for pair in still]
     kept_SW = _directions(len(words), draws)[:quarter]

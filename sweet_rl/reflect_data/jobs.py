@@ -77,7 +77,21 @@ class JobFile:
         self._journal = Journal(path, overwrite=overwrite)
         with ExitStack() as refused:
             refused.callback(self._journal.close)
-            self._read(settings)
+            if rows := self._journal.rows:
+                line, first = rows[0]
+                if not isinstance(first.get("settings"), dict):
+                    repair = "Name another output, or pass --overwrite to begin again."
+                    raise DataError("is not the journal of this stage", path=path, line=line, repair=repair)
+                check_settings(first["settings"], settings, f"{str(path)!r}, line {line}")
+            else:
+                self._journal.append([{"settings": dict(settings)}])
+            for line, row in rows[1:]:
+                if not isinstance(key := row.get("key"), str):
+                    raise DataError("must be a string", path=path, line=line, field="key", value=key)
+                self._tries[key] += 1
+                if row.get("result") is not None:
+                    self.results[key] = row["result"]
+            rows.clear()
             refused.pop_all()
 
     def __enter__(self) -> Self:
@@ -116,25 +130,6 @@ class JobFile:
         finally:
             await self._journal.flush()
 
-    def _read(self, settings: Mapping[str, Json]) -> None:
-        rows = self._journal.rows
-        if not rows:
-            self._journal.append([{"settings": dict(settings)}])
-            return
-        line, first = rows[0]
-        if not isinstance(first.get("settings"), dict):
-            repair = "Name another output, or pass --overwrite to begin again."
-            raise DataError("is not the journal of this stage", path=self.path, line=line, repair=repair)
-        check_settings(first["settings"], settings, f"{str(self.path)!r}, line {line}")
-        for line, row in rows[1:]:
-            key = row.get("key")
-            if not isinstance(key, str):
-                raise DataError("must be a string", path=self.path, line=line, field="key", value=key)
-            self._tries[key] += 1
-            if row.get("result") is not None:
-                self.results[key] = row["result"]
-        rows.clear()
-
 
 def beside(output: Path, teacher: str, what: str) -> Path:
     """A file of our own beside an output: one for each teacher, so that several may work on it in turn."""
@@ -151,11 +146,10 @@ def teach_all(
     if flags.teacher == "embedded" and not quiet:
         print("The embedded teacher answers; with --teacher openai --base_url URL --model NAME a model does.")
     bar = Bar(len(planned), len(planned) - len(todo), unit=unit, quiet=quiet)
-    most = flags.concurrency
+    how: Any = {"at_once": flags.concurrency, "on_done": bar.update}
     _with_teacher(
-        lambda teacher: jobs.do(todo, lambda job: work(job, teacher), at_once=most, on_done=bar.update),
-        jobs, flags, output, bar,
-    )  # fmt: skip
+        lambda teacher: jobs.do(todo, lambda job: work(job, teacher), **how), jobs, flags, output, bar
+    )
 
 
 def _with_teacher(
@@ -214,12 +208,12 @@ def record(
         for path in (journal, output):
             tracking.writes(path, continues=not flags.overwrite)
         bar = Bar(flags.num_records, 0, unit="record", quiet=flags.quiet)
+        how: Any = {"at_once": min(teacher.concurrency, flags.num_records), "num_records": flags.num_records}
 
         async def work(asked: Teacher) -> None:
             records = await collect(
                 play, request if flags.reflections else None, asked, jobs, seed=flags.seed,
-                num_records=flags.num_records, at_once=min(teacher.concurrency, flags.num_records),
-                on_record=lambda number: bar.update(number - bar.n),
+                on_record=lambda number: bar.update(number - bar.n), **how,
             )  # fmt: skip
             write_list(output, records)
 
@@ -257,12 +251,8 @@ async def collect(
 
 
 async def _episode(
-    job: Job[int],
-    play: Callable[[int], Sequence[Moment]],
-    request: Request | None,
-    teacher: Teacher,
-    seed: int,
-) -> Done:
+    job: Job[int], play: Callable[[int], Sequence[Moment]], request: Request | None, teacher: Teacher, seed: int
+) -> Done:  # fmt: skip
     """Play one episode and ask about all its states at once; a state without an answer gives no record."""
     own_seed = derive_seed(seed, "episode", job.item)
     try:

@@ -150,14 +150,8 @@ def extract_action(reply: str, labels: Sequence[str], *, compat: Compat = "fixed
 
 
 async def play(
-    game: TextGame,
-    expert: Expert,
-    teacher: Teacher,
-    *,
-    seed: int,
-    react: bool = True,
-    compat: Compat = "fixed",
-) -> Played:
+    game: TextGame, expert: Expert, teacher: Teacher, *, seed: int, react: bool = True, compat: Compat = "fixed"
+) -> Played:  # fmt: skip
     """Play a started game to its end."""
     played = Played()
     draws = random.Random(seed)

@@ -1,9 +1,12 @@
-"""A causal language model that plays: it chooses actions, or writes reflections.
+"""A causal language model that plays: it chooses actions by their labels, points at commands, or writes reflections.
 
 Prompts are read in batches of similar length, and a common prefix is read once; nothing depends on what else is in a batch.
 Without dropout the forward pass of the first update after play is that of play, whose graphs are kept for it.
 
-Axes: B prompts, S steps, K places that are asked, H hidden, V what is chosen from: labels, or the vocabulary.
+A policy that points reads a state up to its list of actions, and from there each command, and the action marker, on branches. A score
+compares the states behind a command and the marker, so order and labels are of no influence, and a model need not learn to write.
+
+Axes: B prompts, S steps, K places that are asked, H hidden, C commands on offer, V what is chosen from: labels, or the vocabulary.
 
 Published behaviour: docs/published/reflect_rl.md#episodes, #models, #two-models, #deviations.
 """
@@ -11,9 +14,9 @@ Published behaviour: docs/published/reflect_rl.md#episodes, #models, #two-models
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -21,9 +24,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.utils.rnn import pad_sequence
 
 from sweet_rl import tracking
-from sweet_rl.chat.reflect_format import ACTION_MARKER
+from sweet_rl.chat.reflect_format import ACTION_MARKER, offered_commands, split_prompt
 from sweet_rl.errors import UsageError
 from sweet_rl.online.reflect.play import Chosen
 from sweet_rl.online.reflect.settings import ReflectSettings
@@ -52,9 +56,14 @@ class Example(NamedTuple):
         return [*self.prompt_ids, *self.target_ids[:-1]]
 
     @property
-    def sequences(self) -> list[list[int]]:
+    def sequences(self) -> list[tuple[int, ...]]:
         """The inputs for scoring the commands: the given tokens with each branch."""
-        return [[*self.prompt_ids, *branch] for branch in self.branches]
+        return [(*self.prompt_ids, *branch) for branch in self.branches]
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that are read before a choice: a prompt branches once."""
+        return len(self.prompt_ids) + sum(map(len, self.branches))
 
 
 def entropy_of(logps_SV: Tensor) -> Tensor:
@@ -83,17 +92,18 @@ class KeptPasses:
         self._passes, self._room = [], tokens
         self._weights.changed()
 
-    @contextmanager
-    def reading(self, tokens: int) -> Iterator[bool]:
-        """For one forward pass over so many tokens: whether it is kept, with gradients on; else without."""
+    def read(
+        self, examples: Sequence[Example], read: Callable[[Sequence[Example]], tuple[Tensor, Tensor]]
+    ) -> tuple[Tensor, Tensor]:
+        """One forward pass over examples without a target: kept, with gradients on, where there is room; else without."""
+        tokens = sum(one.tokens for one in examples)
         keeps = tokens <= self._room
         with torch.enable_grad() if keeps else torch.inference_mode():
-            yield keeps
-
-    def add(self, examples: Sequence[Example], tokens: int, logits_SV: Tensor, states_SH: Tensor) -> None:
-        """Keep a pass: for examples without a target, what was read in it."""
-        self._room -= tokens
-        self._passes.append((examples, logits_SV, states_SH))
+            logits_SV, states_SH = read(examples)
+        if keeps:
+            self._room -= tokens
+            self._passes.append((examples, logits_SV, states_SH))
+        return logits_SV, states_SH
 
     def take(self, examples: Sequence[Example]) -> list[tuple[list[int], Tensor, Tensor]]:
         """What was read of these examples, whatever their targets, pass by pass; forgets everything.
@@ -149,6 +159,7 @@ class Agent:
                 "nothing would be left. Lower --max_new_tokens (of reflections --reflect_max_new_tokens)."
             )
         self._span, self._bare = attention_span(bare), bare
+        self._most = _CPU_TOKENS if self.device.type == "cpu" else 2**62
         self._end_ids = frozenset() if keeps_writing else end_tokens(bare, tokenizer)
         self._decoder = Decoder(bare, self._end_ids)
         self.kept = KeptPasses(model)  # Of choices of one token
@@ -165,22 +176,21 @@ class Agent:
         return [self.model] if self.head is None else [self.model, self.head]
 
     def trainable(self) -> list[nn.Parameter]:
-        """The parameters that are trained: those of the adapter, and of a head of its own."""
+        """Those of the adapter, and of a head of its own."""
         return [one for module in self.modules for one in module.parameters() if one.requires_grad]
 
     def _encode(self, prompt: str) -> tuple[int, ...]:
         """Tokens of a prompt; a long one loses its beginning."""
-        ids: list[int] = self.tokenizer(prompt)["input_ids"]
-        while len(ids) > 1 and ids[-1] == self.tokenizer.eos_token_id:  # a tokenizer that ends every text
-            ids.pop()
+        ids = self._tokenized(prompt, begins=True)
         room = len(ids) if self._positions is None else self._positions - self.sampling.max_new_tokens
-        return tuple(ids[-room:]) or (self.tokenizer.eos_token_id or 0,)
+        return ids[-room:] or (self.tokenizer.eos_token_id or 0,)
 
-    def _text(self, ids: Sequence[int]) -> str:
-        if self.labels is not None:
-            return self.labels[ids[0]]
-        options = {"skip_special_tokens": not self._keeps_writing, "clean_up_tokenization_spaces": False}
-        return str(self.tokenizer.decode(list(ids), **options))
+    def _tokenized(self, text: str, *, begins: bool = False) -> tuple[int, ...]:
+        """Tokens of a text; those that a tokenizer puts around it only where it begins a sequence."""
+        ids: list[int] = self.tokenizer(text, add_special_tokens=begins)["input_ids"]
+        while begins and len(ids) > 1 and ids[-1] == self.tokenizer.eos_token_id:  # it ends every text
+            ids.pop()
+        return tuple(ids)
 
     def batches(
         self, sequences: Sequence[Sequence[int]], most: int | None = None, *, written: bool = False
@@ -192,10 +202,7 @@ class Agent:
             return iter(padded_batches(lengths, most, order=alike and alike[0]))
         if alike is not None:
             return iter(shared_batches(alike[0], lengths, alike[1], most))
-        return iter(padded_batches(lengths, self._few(most)))
-
-    def _few(self, tokens: int) -> int:
-        return min(_CPU_TOKENS, tokens) if self.device.type == "cpu" else tokens
+        return iter(padded_batches(lengths, min(self._most, most)))
 
     def _alike(self, sequences: Sequence[Sequence[int]]) -> tuple[list[int], list[int]] | None:
         """An order with common prefixes side by side, and what each shares with the one before; None if too little."""
@@ -227,49 +234,58 @@ class Agent:
         return output.logits.float(), seen[0]
 
     def _label_logits(self, logits_of: Outputs, hidden_KH: Tensor) -> Tensor:
-        """The logits of the labels only, where there are labels (logits_small[i] = logits_full[id_i])."""
+        """Of the labels only, where there are labels (logits_small[i] = logits_full[id_i])."""
         head, ids = self._bare.get_output_embeddings(), self._label_ids
         if ids is None or type(head) is not nn.Linear:  # quantized, or with an adapter
             return logits_of(hidden_KH)[:, slice(None) if ids is None else ids]
         return functional.linear(hidden_KH, head.weight[ids], None if head.bias is None else head.bias[ids])
 
-    def _draw(self, logits_BV: Tensor, draws: Sequence[float]) -> Iterator[tuple[int, float, float]]:
-        """What is drawn from each row: its place and log-probability, and the entropy of the row."""
-        logps_BV = sampling_logps(logits_BV.detach(), self.sampling)
-        draws_B = torch.tensor(draws, dtype=torch.float64, device=self.device)
-        places_B = choose(logps_BV, torch.ones_like(draws_B), draws_B)
-        logps_B = logps_BV.gather(1, places_B[:, None])[:, 0]
-        return zip(places_B.tolist(), logps_B.tolist(), entropy_of(logps_BV).tolist(), strict=True)
-
     def choose(self, prompts: Sequence[str], seeds: Sequence[int]) -> list[Chosen]:
         """One action for each prompt; it depends on the prompt and its seed."""
-        found = [
-            _Choosing(list(self.encode(prompt)), draws_of(seed, self.sampling))
-            for prompt, seed in zip(prompts, seeds, strict=True)
-        ]
-        self.usage.requests += len(prompts)
+        examples, count = [self.example(prompt, ()) for prompt in prompts], len(prompts)
+        draws_BT = torch.tensor([draws_of(seed, self.sampling) for seed in seeds], dtype=torch.float64)
+        written: list[list[int]] = [[] for _ in prompts]
+        totals_2B, going = torch.zeros(2, count, dtype=torch.float64), list(range(count))
+        self.usage.requests += count
         with dropout(self.model, active=self._dropout):
-            for number in range(self.sampling.max_new_tokens):
-                going = [one for one in found if not one.over]
-                for batch in self.batches([one.ids for one in going], 4 * self.max_tokens_per_batch):
-                    self._choose_next([going[place] for place in batch], number)
-        for one in found:
-            self.usage.add(len(one.ids) - len(one.tokens), len(one.tokens))
-        return [Chosen(self._text(one.tokens), tuple(one.tokens), one.logprob, one.entropy) for one in found]
+            for turn in range(self.sampling.max_new_tokens):
+                asked = [
+                    examples[n]._replace(prompt_ids=(*examples[n].prompt_ids, *written[n])) for n in going
+                ]
+                for batch in self._groups(asked, playing=True):
+                    logits_BV, _ = self.kept.read([asked[at] for at in batch], self.scores)
+                    logps_BV = sampling_logps(logits_BV.detach(), self.sampling)
+                    numbers = [going[at] for at in batch]
+                    draws_B = draws_BT[numbers, turn].to(self.device)
+                    places_B = choose(logps_BV, torch.ones_like(draws_B), draws_B)
+                    numbers_2B = torch.stack(
+                        [logps_BV.gather(1, places_B[:, None])[:, 0], entropy_of(logps_BV)]
+                    )
+                    totals_2B[:, numbers] += numbers_2B.double().cpu()
+                    for number, token in zip(numbers, places_B.tolist(), strict=True):
+                        written[number].append(token)
+                going = [n for n in going if self.labels is not None or written[n][-1] not in self._end_ids]
+        for one, ids in zip(examples, written, strict=True):
+            self.usage.add(len(one.prompt_ids), len(ids))
+        return list(map(Chosen, map(self._said, prompts, written), map(tuple, written), *totals_2B.tolist()))
 
-    def _choose_next(self, rows: Sequence[_Choosing], number: int) -> None:
-        sequences, tokens = [row.ids for row in rows], sum(len(row.ids) for row in rows)
-        with self.kept.reading(tokens) as keeps:
-            logits_BV, states_BH = self.read(sequences, [[len(ids) - 1] for ids in sequences])
-        if keeps:
-            self.kept.add([Example(tuple(ids), ()) for ids in sequences], tokens, logits_BV, states_BH)
-        drawn = self._draw(logits_BV, [row.draws[number] for row in rows])
-        for row, (token, logp, entropy) in zip(rows, drawn, strict=True):
-            row.ids.append(token)
-            row.tokens.append(token)
-            row.logprob += logp
-            row.entropy += entropy
-            row.over = self.labels is None and token in self._end_ids
+    def _said(self, _prompt: str, ids: Sequence[int]) -> str:
+        """What was chosen behind a prompt, or written, as text."""
+        if self.labels is not None:
+            return self.labels[ids[0]]
+        options = {"skip_special_tokens": not self._keeps_writing, "clean_up_tokenization_spaces": False}
+        return str(self.tokenizer.decode(list(ids), **options))
+
+    def _groups(self, examples: Sequence[Example], *, playing: bool) -> Iterator[list[int]]:
+        """Numbers of examples to read together."""
+        most = self.max_tokens_per_batch * (4 if playing else 1)
+        return self.batches([example.sequence for example in examples], most)
+
+    def scores(self, examples: Sequence[Example]) -> tuple[Tensor, Tensor]:
+        """What may be chosen behind each prompt: logits [S, V], and the states behind the prompts [S, H]; one batch."""
+        return self.read(
+            [one.prompt_ids for one in examples], [[len(one.prompt_ids) - 1] for one in examples]
+        )
 
     def write(self, prompts: Sequence[str], seeds: Sequence[int]) -> list[str]:
         """A text behind each prompt; it depends on the prompt and its seed."""
@@ -287,7 +303,7 @@ class Agent:
                     for place, written in finished:
                         ids = written.token_ids
                         self.usage.add(len(requests[batch[place]].prompt_ids), len(ids))
-                        texts[batch[place]] = self._text(ids[:-1] if written.ended else ids)
+                        texts[batch[place]] = self._said("", ids[:-1] if written.ended else ids)
         return texts
 
     def example(self, prompt: str, token_ids: Sequence[int]) -> Example:
@@ -305,13 +321,9 @@ class Agent:
             yield numbers, self._logps(logits_SV, targets_S), states_SH.detach().float()
         read = {number for numbers, *_ in known for number in numbers}
         rest = [number for number in range(len(examples)) if number not in read]
-        for batch in self._unread([examples[number] for number in rest]):
+        for batch in self._groups([examples[number] for number in rest], playing=False):
             numbers = [rest[number] for number in batch]
             yield numbers, *self.score([examples[number] for number in numbers])
-
-    def _unread(self, examples: Sequence[Example]) -> Iterator[list[int]]:
-        """Numbers of examples to score together."""
-        yield from self.batches([example.sequence for example in examples])
 
     def _logps(self, logits_KV: Tensor, targets_K: Tensor) -> Tensor:
         """Log-probabilities [K] of targets at the temperature of sampling, before anything is cut off."""
@@ -336,39 +348,15 @@ class Agent:
     def hidden(self, prompts: Sequence[str]) -> Tensor:
         """The hidden state behind each prompt [S, H] in float32, without gradients; what a critic reads."""
         sequences = [self._asked(prompt) for prompt in prompts]
-        found: list[Tensor] = [torch.zeros(0)] * len(prompts)
+        batches = list(self.batches(sequences, 4 * self.max_tokens_per_batch))
         with torch.no_grad():
-            for batch in self.batches(sequences, 4 * self.max_tokens_per_batch):
-                part = [sequences[number] for number in batch]
-                _, hidden_KH = self.read(part, [[len(ids) - 1] for ids in part])
-                for number, row_H in zip(batch, hidden_KH.float(), strict=True):
-                    found[number] = row_H
-        return torch.stack(found)
+            parts = [[sequences[number] for number in batch] for batch in batches]
+            read = [self.read(part, [[len(ids) - 1] for ids in part])[1].float() for part in parts]
+        return torch.cat(read)[np.argsort(np.concatenate(batches))]
 
     def _asked(self, prompt: str) -> Sequence[int]:
         """The tokens behind which a choice is made."""
         return self.encode(prompt)
-
-
-@dataclass(slots=True)
-class _Choosing:
-    """An action that is being written."""
-
-    ids: list[int]
-    draws: list[float]
-    tokens: list[int] = field(default_factory=list)
-    logprob: float = 0.0
-    entropy: float = 0.0
-    over: bool = False
-
-
-@contextmanager
-def seeded_dropout(seed: int, *, active: bool) -> Iterator[None]:
-    """What is dropped depends on the seed, where anything is; torch's own random numbers stay as they are."""
-    with torch.random.fork_rng(enabled=active):
-        if active:  # setting a seed takes milliseconds
-            torch.manual_seed(seed)
-        yield
 
 
 @contextmanager
@@ -397,11 +385,9 @@ class Sampling:
     @classmethod
     def of(cls, settings: ReflectSettings, *, reflection: bool = False) -> Sampling:
         """As the settings say, for actions or for reflections."""
-        temperature, most = settings.temperature, settings.max_new_tokens
-        if reflection:
-            temperature = settings.reflect_temperature or temperature
-            most = settings.reflect_max_new_tokens
-        return cls(temperature, settings.top_k, settings.top_p, most)
+        warmth = settings.reflect_temperature if reflection else None
+        most = settings.reflect_max_new_tokens if reflection else settings.max_new_tokens
+        return cls(warmth or settings.temperature, settings.top_k, settings.top_p, most)
 
 
 def label_tokens(tokenizer: Any, labels: Sequence[str]) -> list[int]:
@@ -424,3 +410,86 @@ def draws_of(seed: int, sampling: Sampling) -> list[float]:
     """Uniform numbers from 0 to 1 that decide about the tokens of one text."""
     generator = torch.Generator().manual_seed(seed)
     return [*torch.rand(sampling.max_new_tokens, generator=generator, dtype=torch.float64).tolist()]
+
+
+class PointingHead(nn.Module):
+    """Scores commands by their states and the prompt's, normalised and projected, in float32: q . k / sqrt(H)."""
+
+    def __init__(self, hidden_size: int) -> None:
+        super().__init__()
+        self.prompt = nn.Linear(hidden_size, hidden_size, bias=False)
+        self.command = nn.Linear(hidden_size, hidden_size, bias=False)
+
+    def forward(self, prompt_H: Tensor, commands_CH: Tensor) -> Tensor:
+        """Scores [C] of commands from their states [C, H] and the prompt's [H]."""
+        size = prompt_H.shape[-1:]
+        asked_H = self.prompt(functional.layer_norm(prompt_H.float(), size))
+        offered_CH = self.command(functional.layer_norm(commands_CH.float(), size))
+        scores_C: Tensor = offered_CH @ asked_H / size[0] ** 0.5
+        return scores_C
+
+
+class PointingAgent(Agent):
+    """A policy with a pointing head; `Chosen.token_ids` is the place of the command in the list."""
+
+    head: PointingHead
+
+    def __init__(
+        self, model: Any, tokenizer: Any, sampling: Sampling, *, head: PointingHead, action_head: str, **more: Any
+    ) -> None:  # fmt: skip
+        if sampling.max_new_tokens != 1:
+            raise UsageError("--pointing_head makes one choice; leave --max_new_tokens at 1.")
+        super().__init__(model, tokenizer, sampling, **more)
+        self.head, self._action_head = head.to(self.device), action_head
+        self._tokens = lru_cache(maxsize=CACHED_TEXTS)(self._tokenized)
+
+    def offered(self, prompt: str) -> dict[str, str]:
+        """The commands on offer in a prompt, by their labels."""
+        found = offered_commands(prompt, self._action_head)
+        if not found:
+            raise UsageError(
+                "--pointing_head: a state offers no commands. It needs a list of them at its end, behind "
+                f"{self._action_head.strip()!r}, such as '3. go north'; this one ends in {prompt[-80:]!r}."
+            )
+        return found
+
+    def example(self, prompt: str, token_ids: Sequence[int], room: int | None = None) -> Example:
+        """A prompt as tokens up to its list, what may follow, and the place of the choice."""
+        texts = [ACTION_MARKER, *(f"\n{one}" for one in self.offered(prompt).values())]
+        branches = [self._tokens(text) for text in texts]
+        before = split_prompt(prompt, self._action_head).before
+        ids = self._tokens(f"{before}{self._action_head}", begins=True)
+        if rooms := [most for most in (room, self._positions) if most is not None]:
+            ids = ids[-max(1, min(rooms) - max(map(len, branches))) :]
+        return Example(ids, tuple(token_ids), tuple(branches))
+
+    def scores(self, examples: Sequence[Example]) -> tuple[Tensor, Tensor]:
+        """The commands' scores [S, C] in float32, -inf behind a state's last, and the states behind the marker [S, H]; one batch."""
+        sequences = [ids for example in examples for ids in example.sequences]
+        _, hidden_KH = self.read(sequences, [[len(ids) - 1] for ids in sequences])
+        states = torch.split(hidden_KH, [len(example.branches) for example in examples])
+        scores = [self.head(state_KH[0], state_KH[1:]) for state_KH in states]
+        scores_SC: Tensor = pad_sequence(scores, batch_first=True, padding_value=-torch.inf)
+        return scores_SC, torch.stack([state_KH[0] for state_KH in states])
+
+    def _label_logits(self, _: Any, hidden_KH: Tensor) -> Tensor:
+        """The vocabulary is of no interest."""
+        return hidden_KH[:, :1]
+
+    def _asked(self, prompt: str) -> Sequence[int]:
+        """The state up to its list, and the marker."""
+        return self.example(prompt, ()).sequences[0]
+
+    def _said(self, prompt: str, ids: Sequence[int]) -> str:
+        return list(self.offered(prompt))[ids[0]]
+
+    def _groups(self, examples: Sequence[Example], *, playing: bool) -> Iterator[list[int]]:
+        """The commands of a state are never in two batches."""
+        most = min(self._most, 4 * self.max_tokens_per_batch) if playing else self.max_tokens_per_batch
+        return iter(padded_batches([one.tokens for one in examples], most))
+
+    def score(self, examples: Sequence[Example]) -> tuple[Tensor, Tensor]:
+        """Log-probability [S] of each example's command among those on offer, and states; as of `Agent`."""
+        scores_SC, states_SH = self.scores(examples)
+        targets_S = torch.tensor([example.target_ids[0] for example in examples], device=self.device)
+        return self._logps(scores_SC, targets_S), states_SH.detach().float()

@@ -33,7 +33,7 @@ from sweet_rl.online.reflect.play import (
     play,
 )
 from sweet_rl.online.reflect.settings import ReflectSettings
-from sweet_rl.online.reflect.trainer import Row, Trainer, episode_of
+from sweet_rl.online.reflect.trainer import Trainer, episode_of
 from sweet_rl.online.replay import Successes
 from sweet_rl.statistics import share_over_tasks
 from sweet_rl.text_game import TextGame
@@ -56,10 +56,12 @@ class Loop:
         self._settings, self._trainer, self._reflector = settings, trainer, reflector
         self._ground, self._checkpoints, self._log = ground, checkpoints, log
         self._replay: Successes[Played] = Successes(maxlen=settings.replay_buffer_size)
-        sizes, batch = [len(level) for level in ground.levels], settings.per_device_eval_batch_size
-        self._schedule = Schedule(
-            sizes, ground.starts, batch=batch, seed=settings.seed, compat=settings.compat
-        )
+        how: Any = {
+            "batch": settings.per_device_eval_batch_size,
+            "seed": settings.seed,
+            "compat": settings.compat,
+        }
+        self._schedule = Schedule([len(level) for level in ground.levels], ground.starts, **how)
         self._logs: list[Entry] = []
 
     def run(self, state: Any = None) -> None:
@@ -72,11 +74,19 @@ class Loop:
             self._logs = list(state["logs"])
             done = int(state["done"])
         for iteration in range(done, self._settings.max_steps):
-            entry = self._iterate(iteration)
-            self._log(iteration + 1, entry)
+            entry, done = self._iterate(iteration), iteration + 1
+            self._log(done, entry)
             self._logs.append(entry)
-            if (iteration + 1) % self._settings.save_steps == 0 or iteration + 1 == self._settings.max_steps:
-                self._save(iteration + 1)
+            if done % self._settings.save_steps and done != self._settings.max_steps:
+                continue
+            logs, self._logs = self._logs, []  # published: a checkpoint has the logs since the one before
+            if self._checkpoints is not None:
+                critic, ground = self._trainer.critic, self._ground
+                levels = dict(zip(ground.names, ground.starts, strict=True))
+                self._checkpoints.save(
+                    done, self._trainer.agent, self.state(done), summary={"iterations": done, "levels": levels},
+                    logs=logs, critic=critic.head if critic else None,
+                )  # fmt: skip
 
     def _iterate(self, iteration: int) -> Entry:
         settings = self._settings
@@ -107,32 +117,29 @@ class Loop:
             "critic_loss": [fresh.critic_loss, again.critic_loss],
             "cost": fmean(costs),
             "succ": len(succeeded) / len(whole),
-            "log": [{"batch": number, "detail": _logged(its)} for number, its in enumerate(rows)],
-        }
+            "log": [
+                {
+                    "batch": number,
+                    "detail": [
+                        {
+                            "step": at, "Q_value": q, "prob": math.exp(step.logprob), "entropy": step.entropy,
+                            "cost": step.cost, "prompt": step.prompt,
+                            "generation": {"role": "assistant", "content": step.action},
+                        }
+                        for at, (step, q) in enumerate(its)
+                    ],
+                }
+                for number, its in enumerate(rows)
+            ],
+        }  # fmt: skip
         failed = [f"{one.task_id}: {one.failure}" for one in played if one.failure is not None]
         return entry | ({"failed": failed} if failed else {})
 
     def state(self, done: int) -> dict[str, Any]:
         """All that later iterations depend on, for an exact continuation."""
-        replay, place = list(self._replay), self._schedule.place
-        return {
-            "done": done,
-            "trainer": self._trainer.state(),
-            "replay": replay,
-            "place": place,
-            "logs": self._logs,
-        }
-
-    def _save(self, done: int) -> None:
-        """Published: a checkpoint has the logs since the one before."""
-        logs, self._logs = self._logs, []
-        if self._checkpoints is not None:
-            critic, ground = self._trainer.critic, self._ground
-            levels = dict(zip(ground.names, ground.starts, strict=True))
-            self._checkpoints.save(
-                done, self._trainer.agent, self.state(done), summary={"iterations": done, "levels": levels},
-                logs=logs, critic=critic.head if critic else None,
-            )  # fmt: skip
+        replay, trainer = list(self._replay), self._trainer.state()
+        of_the_loop = {"replay": replay, "place": self._schedule.place, "logs": self._logs}
+        return {"done": done, "trainer": trainer, **of_the_loop}
 
 
 def play_shared(
@@ -155,17 +162,6 @@ def play_shared(
     return [found[number] for number in range(len(tasks))]
 
 
-def _logged(rows: Sequence[Row]) -> list[Json]:
-    """The steps of an episode as logs.json has them."""
-    return [
-        {
-            "step": at, "Q_value": q, "prob": math.exp(step.logprob), "entropy": step.entropy, "cost": step.cost,
-            "prompt": step.prompt, "generation": {"role": "assistant", "content": step.action},
-        }
-        for at, (step, q) in enumerate(rows)
-    ]  # fmt: skip
-
-
 Plays = Callable[[Sequence[Task], Sequence[int]], list[Played]]  # one episode of each task, with its seed
 
 
@@ -180,9 +176,7 @@ def scripted(settings: ReflectSettings, ground: Playground, name: str) -> Plays:
             one = Playing(game, task, seed)
             while not one.over:
                 messages = (*messages, Message("user", one.text))
-                shown: Observation | None = getattr(
-                    game, "observation", None
-                )  # of worlds that are no text games
+                shown: Any = getattr(game, "observation", None)  # of worlds that are no text games
                 with one.guarded():
                     said = await agent.act(shown or Observation(task.task_id, messages, seed))
                     one.take(one.text, Chosen(said.completion.text))

@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 from sweet_rl import tracking
 from sweet_rl.chat import load_tokenizer
-from sweet_rl.errors import UsageError, missing_package
-from sweet_rl.online.reflect.agent import Agent, Sampling
-from sweet_rl.online.reflect.pointing import PointingAgent, PointingHead, load_head, save_head
-from sweet_rl.online.reflect.runs import checkpoint_folder, has_head
+from sweet_rl.errors import UsageError, first_line, missing_package
+from sweet_rl.online.reflect.agent import Agent, PointingAgent, PointingHead, Sampling
+from sweet_rl.online.reflect.runs import HEAD_FILE, checkpoint_folder, has_head
 from sweet_rl.online.reflect.settings import ReflectSettings
 from sweet_rl.policies.weights import device_of, pretrained
 from sweet_rl.training import checkpoints
@@ -45,7 +46,14 @@ def load_policy(
         torch.manual_seed(derive_seed(settings.seed, "pointing head"))
         head = PointingHead(bare_model(model).config.get_text_config().hidden_size)
     if settings.load_dir is not None and has_head(settings.load_dir):
-        load_head(head, checkpoint_folder(settings.load_dir))
+        path = checkpoint_folder(settings.load_dir) / HEAD_FILE
+        try:
+            head.load_state_dict(load_file(path))
+        except (OSError, RuntimeError, SafetensorError) as error:
+            raise UsageError(
+                f"The pointing head {str(path)!r} does not fit the model: {first_line(error)} "
+                "Name the model that it was trained with by --model_name."
+            ) from error
     before = settings.world.learning.head or ""
     return PointingAgent(model, tokenizer, sampling, head=head, action_head=before, **more)
 
@@ -80,7 +88,19 @@ def load_trained(
     tokenizer = load_tokenizer(str(folder) if has_tokenizer else name)
     device = device_of(settings.device)
     options: dict[str, Any] = {"dtype": torch.float32}
-    if (smaller := _quantization(settings, device, say)) is not None:
+    if device.type != "cuda" and settings.use_4bit:
+        raise UsageError("--use_4bit needs a CUDA device; leave it out to compute in float32.")
+    if device.type != "cuda" and settings.use_8bit:
+        say("Without a CUDA device models are loaded in float32, not in 8 bits (as with --no_use_8bit).")
+    elif settings.use_8bit or settings.use_4bit:
+        smaller = quantization(
+            "--use_8bit (the default) or --use_4bit",
+            load_in_8bit=settings.use_8bit and not settings.use_4bit,
+            load_in_4bit=settings.use_4bit,
+            bnb_4bit_use_double_quant=settings.use_nested_quant,
+            bnb_4bit_compute_dtype=getattr(torch, settings.bnb_4bit_compute_dtype),
+            bnb_4bit_quant_type=settings.bnb_4bit_quant_type,
+        )
         options = {"quantization_config": smaller, "device_map": {"": device}}
     model, _ = pretrained(name, cache_dir=settings.cache_dir, **options)
     quantized = getattr(model, "is_quantized", False)
@@ -105,25 +125,6 @@ def load_trained(
     if folder is not None and not trains and not settings.published and not quantized:
         model = model.merge_and_unload()
     return model, tokenizer
-
-
-def _quantization(settings: ReflectSettings, device: torch.device, say: Say) -> Any:
-    """How weights are stored smaller; None: they are not."""
-    if not (settings.use_8bit or settings.use_4bit):
-        return None
-    if device.type != "cuda":
-        if settings.use_4bit:
-            raise UsageError("--use_4bit needs a CUDA device; leave it out to compute in float32.")
-        say("Without a CUDA device models are loaded in float32, not in 8 bits (as with --no_use_8bit).")
-        return None
-    return quantization(
-        "--use_8bit (the default) or --use_4bit",
-        load_in_8bit=settings.use_8bit and not settings.use_4bit,
-        load_in_4bit=settings.use_4bit,
-        bnb_4bit_use_double_quant=settings.use_nested_quant,
-        bnb_4bit_compute_dtype=getattr(torch, settings.bnb_4bit_compute_dtype),
-        bnb_4bit_quant_type=settings.bnb_4bit_quant_type,
-    )
 
 
 def _with_fresh_adapter(model: Any, settings: ReflectSettings, name: str) -> Any:
@@ -183,7 +184,8 @@ class Checkpoints:
         with checkpoints.writing(self.folder, done, summary, self.made_from) as made:
             save_agent(agent.model, agent.tokenizer, made)
             if agent.head is not None:
-                save_head(agent.head, made)
+                weights = {name: value.contiguous() for name, value in agent.head.state_dict().items()}
+                save_file(weights, made / HEAD_FILE)
             if critic is not None:
                 (made / "critic").mkdir()
                 torch.save(critic.state_dict(), made / "critic" / "score.pt")

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from sweet_rl.chat.reflect_format import cut_reflection, policy_prompt, reflection_prompt
 from sweet_rl.errors import EpisodeError, UsageError
@@ -166,7 +166,7 @@ def play(
     tell: Callable[[int], object] = lambda _: None,
 ) -> list[Played]:  # fmt: skip
     """Play one episode of each task, side by side; where one ends, the next begins at once."""
-    waiting = deque(zip(tasks, seeds, strict=True))
+    waiting, rules = deque(zip(tasks, seeds, strict=True)), rules or Rules()
     episodes: list[Playing] = []
     going: list[Playing] = []
     try:
@@ -174,9 +174,32 @@ def play(
             while waiting and (at_once is None or len(going) < at_once):
                 going.append(Playing(make_game(), *waiting.popleft()))
                 episodes.append(going[-1])
-            _step([one for one in going if not one.over], actor, reflector, rules or Rules())
-            ended = [one for one in going if one.over]
-            going = [one for one in going if not one.over]
+            if moving := [one for one in going if not one.over]:
+                # One action of each, behind its reflection: "" where none was asked for, None without a reflector.
+                reflections: list[str | None] = [None] * len(moving)
+                if reflector is not None:
+                    drawn = [one.seed_of("reflect?") / 2**31 < rules.reflect_prob for one in moving]
+                    drawn = [drawn[0]] * len(moving) if rules.one_draw else drawn
+                    asked = [one for one, wanted in zip(moving, drawn, strict=True) if wanted]
+                    texts = [
+                        reflection_prompt(one.text, one.game.head, instruction=one.game.instruction)
+                        for one in asked
+                    ]
+                    written = iter(
+                        reflector.write(texts, [one.seed_of("reflect") for one in asked]) if asked else ()
+                    )
+                    reflections = [cut_reflection(next(written)) if wanted else "" for wanted in drawn]
+                prompts = []
+                for one, reflection in zip(moving, reflections, strict=True):
+                    # The instruction belongs to the analysis: a policy that does not reflect is not given it.
+                    instruction = "" if reflection is None else one.game.instruction
+                    prompts.append(
+                        policy_prompt(one.text, one.game.head, reflection, instruction=instruction)
+                    )
+                chosen = actor.choose(prompts, [one.seed_of("act") for one in moving])
+                for one, prompt, action in zip(moving, prompts, chosen, strict=True):
+                    one.take(prompt, action, first_step=rules.first_step)
+            ended, going = [one for one in going if one.over], [one for one in going if not one.over]
             for one in ended:
                 one.game.close()
             tell(len(ended))
@@ -184,31 +207,6 @@ def play(
         for one in going:
             one.game.close()
     return [one.played() for one in episodes]
-
-
-def _step(going: Sequence[Playing], actor: Actor, reflector: Reflector | None, rules: Rules) -> None:
-    """One action of each, behind its reflection: "" where none was asked for, None without a reflector."""
-    if not going:
-        return
-    reflections: list[str | None] = [None] * len(going)
-    if reflector is not None:
-        drawn = [one.seed_of("reflect?") / 2**31 < rules.reflect_prob for one in going]
-        if rules.one_draw:
-            drawn = [drawn[0]] * len(going)
-        asked = [one for one, wanted in zip(going, drawn, strict=True) if wanted]
-        texts = [
-            reflection_prompt(one.text, one.game.head, instruction=one.game.instruction) for one in asked
-        ]
-        written = iter(reflector.write(texts, [one.seed_of("reflect") for one in asked]) if asked else ())
-        reflections = [cut_reflection(next(written)) if wanted else "" for wanted in drawn]
-    prompts = []
-    for one, reflection in zip(going, reflections, strict=True):
-        # The instruction belongs to the analysis: a policy that does not reflect is not given it.
-        instruction = "" if reflection is None else one.game.instruction
-        prompts.append(policy_prompt(one.text, one.game.head, reflection, instruction=instruction))
-    chosen = actor.choose(prompts, [one.seed_of("act") for one in going])
-    for one, prompt, action in zip(going, prompts, chosen, strict=True):
-        one.take(prompt, action, first_step=rules.first_step)
 
 
 def starts_of(
@@ -268,7 +266,7 @@ class Playground:
 @contextmanager
 def open_playground(settings: ReflectSettings, *, measures: bool = False) -> Iterator[Playground]:
     """The world of the settings; what its games share is freed with the block."""
-    world = settings.world
+    world, learning = settings.world, settings.world.learning
     # A published level has as many entries as a micro-batch has rows, so an iteration plays no more.
     published, ours = settings.per_device_train_batch_size, settings.per_device_eval_batch_size
     entries = published if settings.published else ours
@@ -280,8 +278,8 @@ def open_playground(settings: ReflectSettings, *, measures: bool = False) -> Ite
             f"There is nothing to play: --task_file {settings.task_file!r} has no task for a level of "
             "the curriculum. --curriculum_index takes one level."
         )
-    learning, sizes = world.learning, [len(level) for level in tasks]
-    starts = starts_of(sizes, settings.max_steps, equal=learning.equal_levels, compat=settings.compat)
+    how: Any = {"equal": learning.equal_levels, "compat": settings.compat}
+    starts = starts_of([len(level) for level in tasks], settings.max_steps, **how)
     with games_of(world, learning.prepared(settings.rules, request)) as make_game:
         yield Playground(tasks, names, starts, learning.labels, make_game)
 

@@ -88,17 +88,16 @@ def check(settings: ReflectSettings) -> None:
             "--trainer ppo compares an action's probability before and after an update, and --top_k and "
             "--top_p change the one that it was drawn with. Leave them out, or take --trainer pg."
         )
-    made = [
-        {} if place is None or settings.published else _settings_of(checkpoint_folder(place))
-        for place in (settings.load_dir, settings.reflect_load_dir if settings.reflect else None)
-    ]
-    if made[0].get("mode") == "train_SPT" and made[0].get("reflect"):
+    places = settings.load_dir, settings.reflect_load_dir if settings.reflect else None
+    known = [None if settings.published else place for place in places]
+    policy, reflector = ({} if place is None else _settings_of(checkpoint_folder(place)) for place in known)
+    if policy.get("mode") == "train_SPT" and policy.get("reflect"):
         raise UsageError(
             f"{settings.load_dir!r} is a reflection model's checkpoint (its run had --reflect), and a "
             "policy's is needed. Name the run that was trained on sft.jsonl or sft_policy.jsonl."
         )
-    mode = made[1].get("mode")
-    if mode == "train_RLFT" or (mode == "train_SPT" and not made[1].get("reflect")):
+    mode = reflector.get("mode")
+    if mode == "train_RLFT" or (mode == "train_SPT" and not reflector.get("reflect")):
         raise UsageError(
             f"{settings.reflect_load_dir!r} is a policy's checkpoint, and a reflection model's is "
             "needed. Name a run of supervised_pretrain --reflect, trained on sft_reflection.jsonl."
@@ -164,9 +163,8 @@ def with_saved(settings: ReflectSettings, checkpoint: str | None) -> ReflectSett
     if checkpoint is None:
         return settings
     saved = _settings_of(Path(checkpoint).expanduser())
-    points = settings.pointing_head or has_head(checkpoint)
     taken = {name: saved[name] for name in TAKEN_OVER if name in saved}
-    return replace(settings, pointing_head=points, **taken)
+    return replace(settings, pointing_head=settings.pointing_head or has_head(checkpoint), **taken)
 
 
 def with_saved_reflector(settings: ReflectSettings) -> ReflectSettings:
@@ -195,7 +193,7 @@ def _placed(run: Path) -> dict[str, Json]:
 def continued(folder: Path, settings: ReflectSettings, given: Collection[str]) -> ReflectSettings:
     """The settings of a run that is to be continued; what began it may be typed again."""
     saved, flags = read_settings(folder), as_flags(settings)
-    typed = {name: flags[name] for name in flags if name in given}
+    typed = {name: value for name, value in flags.items() if name in given}
     placed = flags | _placed(folder)
     own = flags_of(world_of(str(placed["env"])), learning=True)
     before = settings_of(**{name: value for name, value in placed.items() if name in {*PLAIN, *own}})
@@ -204,12 +202,8 @@ def continued(folder: Path, settings: ReflectSettings, given: Collection[str]) -
         place = Path(str(saved.get(name)))
         if place.parent.name == folder.resolve().name and compared.get(name) == place.name:
             del compared[name]
-    check_same(
-        {f"--{name}": saved[name] for name in compared},
-        {f"--{name}": value for name, value in compared.items()},
-        f"The run {str(folder)!r}",
-        instead="start a new run with --load_dir",
-    )
+    theirs, ours = ({f"--{name}": its[name] for name in compared} for its in (saved, compared))
+    check_same(theirs, ours, f"The run {str(folder)!r}", instead="start a new run with --load_dir")
     return replace(before, **{name: value for name, value in typed.items() if name in FREE})
 
 
@@ -230,15 +224,26 @@ def _yaml() -> Any:
 
 
 Log = dict[str, Any]
-WINDOW = 99  # iterations over which a point is a mean
 
 
 def ensemble_logs(folder: Path, *, compat: Compat = "fixed") -> list[Log]:
     """All iterations up to a run's last checkpoint, those before `load_dir` included; without `log`."""
+    chain: list[tuple[Path, int, int | None]] = []  # runs, oldest first, and where the next one took over
+    run, until = folder, None
+    while True:
+        settings = read_settings(run)
+        chain.insert(0, (run, int(str(settings.get("gradient_accumulation_steps") or 1)), until))
+        before = str(settings.get("load_dir") or "")
+        if "rl_finetune" not in Path(before).parent.name:
+            break
+        checkpoint = Path(beside(before, run)).expanduser()
+        until = step_of(checkpoint)
+        if until < 0 or any(checkpoint.parent.resolve() == one.resolve() for one, _, _ in chain):
+            raise UsageError(f"{str(run)!r} began at {before!r}, which is no checkpoint of another run.")
+        run = checkpoint.parent
     found: list[Log] = []
     begin = 0.0
-    for run, settings, until in _chain(folder):
-        accumulation = int(settings.get("gradient_accumulation_steps") or 1)
+    for run, accumulation, until in chain:
         own = [entry for entry in read_logs(run) if until is None or entry["iter"] < until]
         if compat == "published":
             begin /= accumulation
@@ -254,23 +259,6 @@ def ensemble_logs(folder: Path, *, compat: Compat = "fixed") -> list[Log]:
             "from their first checkpoint on (--save_steps)."
         )
     return found
-
-
-def _chain(folder: Path) -> list[tuple[Path, dict[str, Any], int | None]]:
-    """Runs, oldest first: folder, flags, and the iteration at which the next one took over."""
-    chain: list[tuple[Path, dict[str, Any], int | None]] = []
-    until: int | None = None
-    while True:
-        settings = read_settings(folder)
-        chain.insert(0, (folder, settings, until))
-        before = settings.get("load_dir")
-        if not before or "rl_finetune" not in Path(str(before)).parent.name:
-            return chain
-        checkpoint = Path(beside(str(before), folder)).expanduser()
-        until = step_of(checkpoint)
-        if until < 0 or any(checkpoint.parent.resolve() == run.resolve() for run, _, _ in chain):
-            raise UsageError(f"{str(folder)!r} began at {before!r}, which is no checkpoint of another run.")
-        folder = checkpoint.parent
 
 
 def read_logs(folder: Path) -> list[Log]:
@@ -290,21 +278,16 @@ def read_logs(folder: Path) -> list[Log]:
 
 
 def moving_average(
-    iters: Sequence[float],
-    values: Sequence[float | Sequence[float | None] | None],
-    *,
-    window: int = WINDOW,
+    iters: Sequence[float], values: Sequence[float | Sequence[float | None] | None], *, window: int = 99,
     compat: Compat = "fixed",
-) -> tuple[list[float], list[float | None]]:
+) -> tuple[list[float], list[float | None]]:  # fmt: skip
     """Means over the values at most half a window away, in iterations; pairs of values count as two points.
 
     A value that there is not is left out; where there are none around, the mean is None. Published, it
     counts as 0.
     """
-    points: list[tuple[float, float | None]] = []
-    for at, value in zip(iters, values, strict=True):
-        several = value if isinstance(value, Sequence) else [value]
-        points += [(at, one) for one in several]
+    both = zip(iters, values, strict=True)
+    points = [(at, one) for at, value in both for one in (value if isinstance(value, Sequence) else [value])]
     terms = [(at, value or 0.0) for at, value in points if value is not None or compat == "published"]
     half, means, total = window // 2, list[float | None](), 0.0
     first = last = 0

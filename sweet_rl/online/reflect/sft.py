@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from sweet_rl.chat.reflect_format import ACTION_MARKER, ANALYSE_MARKER
+from sweet_rl.chat.reflect_format import ACTION_MARKER, ANALYSE_MARKER, resolve_label
 from sweet_rl.cli.stage import written_by
 from sweet_rl.errors import DataError, UsageError, missing_package
-from sweet_rl.online.reflect.agent import Agent, Example
+from sweet_rl.online.reflect.agent import Agent, Example, PointingAgent
 from sweet_rl.online.reflect.models import Checkpoints
 from sweet_rl.online.reflect.settings import ReflectSettings
 from sweet_rl.online.reflect.trainer import Training
@@ -50,19 +50,15 @@ class FineTuning(Training):
         name = settings.lr_scheduler_type
         renamed = {"constant_with_warmup": "constant", "cosine": "cosine_with_floor"}
         warm_up = 0.0 if name == "constant" else settings.warmup_ratio  # as published
-        self._factor = rate_factor(
-            renamed.get(name, name),
-            steps=settings.max_steps,
-            warmup_ratio=warm_up,
-            published=settings.published,
-        )
+        how: Any = {"steps": settings.max_steps, "warmup_ratio": warm_up, "published": settings.published}
+        self._factor = rate_factor(renamed.get(name, name), **how)
         self._log: list[dict[str, float]] = []
         batch = settings.per_device_train_batch_size * settings.gradient_accumulation_steps
         lengths = [len(example.sequence) for example in examples]
         self._order = Order(lengths, batch=batch, seed=settings.seed, by_length=settings.group_by_length)
         if settings.gradient_checkpointing:
-            how = ModelSettings(pretrain=settings.model_name, lora_rank=1)
-            recompute_activations(bare_model(agent.model), how)
+            adapted = ModelSettings(pretrain=settings.model_name, lora_rank=1)
+            recompute_activations(bare_model(agent.model), adapted)
 
     def run(self, done: int = 0) -> None:
         """Make the updates from `done` on."""
@@ -75,9 +71,11 @@ class FineTuning(Training):
                 self._tell(update + 1, numbers)
                 if (update + 1) % self._settings.logging_steps == 0:
                     self._log.append(numbers)
-                last = update + 1 == self._settings.max_steps
-                if last or (update + 1) % self._settings.save_steps == 0:
-                    self._save(update + 1)
+                due = update + 1 == self._settings.max_steps or (update + 1) % self._settings.save_steps == 0
+                if due and is_main() and self._checkpoints is not None:
+                    state = {"done": update + 1, **self.state(), "log": self._log}
+                    summary = {"global_step": update + 1, "log_history": self._log}
+                    self._checkpoints.save(update + 1, self.agent, state, summary=summary)
 
     def _update(self, update: int) -> float:
         rows = self._order.rows(update)
@@ -85,19 +83,14 @@ class FineTuning(Training):
         scales_S = torch.tensor([scales[at] for at in mine], device=self.agent.device)
         texts = f"the texts {', '.join(str(row + 1) for row in rows)} of {self._settings.task_file}"
         return self._step(
-            [self._examples[rows[at]] for at in mine],
-            lambda logps_S, _, at: -(logps_S * scales_S[at]).sum(),
-            update + 1,
-            lambda _: texts,
-            seeded=update,
-        )
+            [self._examples[rows[at]] for at in mine], lambda logps_S, _, at: -(logps_S * scales_S[at]).sum(),
+            update + 1, lambda _: texts, seeded=update,
+        )  # fmt: skip
 
     @contextmanager
     def _mode(self) -> Iterator[None]:
         settings = self._settings
-        half = self.agent.device.type == "cuda" and (
-            settings.bf16 or settings.fp16
-        )  # weights stay in float32
+        half = (settings.bf16 or settings.fp16) and self.agent.device.type == "cuda"  # weights: float32
         precision = torch.float16 if settings.fp16 else torch.bfloat16
         with _training(self.agent.model), torch.autocast("cuda", dtype=precision, enabled=half):
             yield
@@ -110,11 +103,6 @@ class FineTuning(Training):
         size = self._settings.per_device_train_batch_size
         micro = [sum(tokens[at : at + size]) for at in range(0, len(rows), size)]
         return [1 / (micro[place // size] * len(micro)) for place in range(len(rows))]
-
-    def _save(self, done: int) -> None:
-        if is_main() and self._checkpoints is not None:
-            summary, state = {"global_step": done, "log_history": self._log}, {"done": done, **self.state()}
-            self._checkpoints.save(done, self.agent, state | {"log": self._log}, summary=summary)
 
     def load(self, state: Any) -> None:
         super().load(state)
@@ -219,6 +207,51 @@ def encode_published(tokenizer: Any, text: str, *, reflect: bool, room: int) -> 
         return None
     cut = starts[-1] + len(marker)
     return Example(tuple(ids[:cut]), tuple(ids[cut:]))
+
+
+def pointed(agent: PointingAgent, texts: Sequence[str], path: str, room: int) -> list[Example]:
+    """Training texts of a policy as examples for the head."""
+    found = []
+    for line, text in enumerate(texts, 1):
+        at = text.rfind(ACTION_MARKER) + len(ACTION_MARKER)
+        prompt, written = text[:at], text[at:]
+        where: dict[str, Any] = {"path": path, "line": line, "field": "text"}
+        try:
+            offered = agent.offered(prompt)
+        except UsageError as error:
+            repair = "If the text is of another world, name that by --env."
+            raise DataError(str(error), **where, value=text[-60:], repair=repair) from error
+        if (label := resolve_label(written, offered)) is None:
+            why = f"chooses what is not on offer; --pointing_head needs one of {', '.join(offered)}"
+            raise DataError(why, **where, value=written)
+        found.append(agent.example(prompt, (list(offered).index(label),), room))
+    return found
+
+
+def examples_of(
+    texts: Sequence[str], agent: Agent, settings: ReflectSettings, say: Callable[[str], object]
+) -> list[Example]:
+    """The texts of `task_file` as examples; a published run passes over those without a marker."""
+    path = str(settings.task_file)
+    if isinstance(agent, PointingAgent):
+        return pointed(agent, texts, path, settings.max_seq_length)
+    positions = getattr(agent.config, "max_position_embeddings", None)
+    how: Any = {
+        "reflect": settings.reflect,
+        "room": min(settings.max_seq_length, positions or settings.max_seq_length),
+    }
+    if not settings.published:
+        try:
+            return [encode(agent.tokenizer, text, **how) for text in texts]
+        except ValueError as error:
+            raise UsageError(f"--task_file {path!r}: in a text {error}.") from error
+    found = [encode_published(agent.tokenizer, text, **how) for text in texts]
+    kept = [example for example in found if example is not None]
+    if len(kept) < len(found):
+        say(f"{len(found) - len(kept)} of {len(found)} texts have no marker; nothing is learnt from them.")
+    if not kept:
+        raise UsageError(f"--task_file {path!r}: no text has the marker (is --reflect missing?).")
+    return kept
 
 
 class Order:

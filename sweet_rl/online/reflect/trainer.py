@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from sweet_rl.errors import UsageError
-from sweet_rl.online.reflect.agent import Agent, Example, dropout, seeded_dropout
+from sweet_rl.online.reflect.agent import Agent, Example, dropout
 from sweet_rl.online.reflect.play import Played, Step
 from sweet_rl.online.reflect.settings import ReflectSettings
 from sweet_rl.training.checkpoints import Guard
@@ -68,7 +68,10 @@ class Training:
         bad: list[int] = []
         active = not self._settings.disable_dropout
         seed = derive_seed(self._settings.seed, "dropout", number if seeded is None else seeded, rank())
-        with seeded_dropout(seed, active=active), self._mode():
+        # What is dropped depends on the seed; torch's own random numbers stay as they are.
+        with torch.random.fork_rng(enabled=active), self._mode():
+            if active:  # setting a seed takes milliseconds
+                torch.manual_seed(seed)
             for batch, logps_S, states_SH in self.agent.scored(examples):
                 loss = loss_of(logps_S, states_SH, torch.tensor(batch, device=self.agent.device))
                 if not torch.isfinite(loss):
@@ -129,10 +132,8 @@ class Trainer(Training):
             return Update()
         pooled = [[row for episode in call for row in self.rows(episode)] for call in self._pooled]
         self._pooled, rows = [], [*chain(*pooled)]
-        if self.critic is not None:
-            self._critic_data += (
-                pooled[-1] if self._settings.published else rows
-            )  # published: the newest only
+        if self.critic is not None:  # published: of the newest call only
+            self._critic_data += pooled[-1] if self._settings.published else rows
         self._updates += 1
         loss = self._update_policy(rows)
         critic_loss = None
@@ -148,94 +149,80 @@ class Trainer(Training):
 
     def _update_policy(self, rows: Sequence[Row]) -> float:
         """One optimizer step (PPO: several); the mean loss over steps, and over PPO's passes."""
-        mine = [rows[number] for number in own_rows(len(rows))]
-        settings = self._settings
-        if settings.trainer == "pg":
-            return self._pass(mine, len(rows), self._gradient(mine))
-        advantages_S = self._advantages(mine)
-        old_S = torch.tensor([row.step.logprob for row in mine], device=self.agent.device)
+        settings, critic, total = self._settings, self.critic, len(rows)
+        mine = [rows[number] for number in own_rows(total)]
+        old_S, ppo = self._tensor([row.step.logprob for row in mine]), settings.trainer == "ppo"
+        told = self.told_by_the_update
+        gains_S = self._tensor([row.q for row in mine]) if told else self._advantages(mine)
 
-        def loss_of(logps_S: Tensor, _: Tensor, at: Tensor) -> Tensor:
-            return ppo_loss(logps_S, old_S[at], advantages_S[at], settings.ppo_clip_coef)
+        def loss_of(logps_S: Tensor, states_SH: Tensor, at: Tensor) -> Tensor:
+            if ppo:
+                return ppo_loss(logps_S, old_S[at], gains_S[at], settings.ppo_clip_coef) / total
+            values_S = critic.head(states_SH).detach() if critic and told else 0.0
+            return policy_gradient_loss(logps_S, gains_S[at] - values_S) / total
 
-        losses = [self._pass(mine, len(rows), loss_of) for _ in range(settings.ppo_update_iter)]
+        examples = [self.agent.example(row.step.prompt, row.step.token_ids) for row in mine]
+        losses = []
+        for _ in range(settings.ppo_update_iter if ppo else 1):
+            self._calls += 1
+            losses.append(
+                self._step(
+                    examples, loss_of, self._calls, lambda bad: _told([mine[at] for at in bad] or mine),
+                    skips=settings.published,
+                )
+            )  # fmt: skip
         return sum(losses) / len(losses)
 
-    def _gradient(self, rows: Sequence[Row]) -> _Loss:
-        """The policy gradient's loss of a batch.
-
-        Without dropout a critic that reads what the policy reads is told its states by the update itself.
-        """
-        critic, plain = self.critic, self._settings.disable_dropout and not self._settings.published
-        if critic is None or not critic.shared or not plain:
-            advantages_S = self._advantages(rows)
-            return lambda logps, _, at: policy_gradient_loss(logps, advantages_S[at])
-        q_S = self._q(rows)
-        return lambda logps, states, at: policy_gradient_loss(logps, q_S[at] - critic.head(states).detach())
+    @property
+    def told_by_the_update(self) -> bool:
+        """Without dropout a critic that reads what the policy reads is told its states by the update itself."""
+        settings, reads_alike = self._settings, self.critic is not None and self.critic.shared
+        return (
+            reads_alike and settings.disable_dropout and not settings.published and settings.trainer == "pg"
+        )
 
     def _advantages(self, rows: Sequence[Row]) -> Tensor:
         """How much worse than expected each step turned out; without a critic nothing is expected."""
+        q_S, prompts = self._tensor([row.q for row in rows]), [row.step.prompt for row in rows]
         if self.critic is None or not rows:
-            return self._q(rows)
-        size = len(rows)
-        if self._settings.published:  # values depend on what they are read beside: as many as published
-            size = self._settings.per_device_train_batch_size
-        prompts = [row.step.prompt for row in rows]
+            return q_S
+        # Published, values depend on what they are read beside: as many as published.
+        size = self._settings.per_device_train_batch_size if self._settings.published else len(rows)
         parts = [self.critic.values(prompts[at : at + size]) for at in range(0, len(prompts), size)]
-        return self._q(rows) - torch.cat(parts)
+        return q_S - torch.cat(parts)
 
-    def _q(self, rows: Sequence[Row]) -> Tensor:
-        return torch.tensor([row.q for row in rows], device=self.agent.device)
-
-    def _pass(self, rows: Sequence[Row], total: int, loss_of: _Loss) -> float:
-        """One optimizer step over these rows of `total`; the mean loss over all."""
-        self._calls += 1
-        return self._step(
-            [self.agent.example(row.step.prompt, row.step.token_ids) for row in rows],
-            lambda logps_S, states_SH, at: loss_of(logps_S, states_SH, at) / total,
-            self._calls,
-            lambda bad: _told([rows[at] for at in bad] or rows),
-            skips=self._settings.published,
-        )
+    def _tensor(self, numbers: Sequence[float]) -> Tensor:
+        return torch.tensor(numbers, device=self.agent.device)
 
     def _update_critic(self, rows: Sequence[Row]) -> float:
         """Passes of regression over the rows; the mean loss. Published, only the last micro-batch of a step counts."""
         critic, optimizer, settings = self.critic, self._critic_optimizer, self._settings
         assert critic is not None
-        size, compat = settings.per_device_train_batch_size, settings.compat
-        parameters = list(critic.head.parameters())
-        features_SH = None if compat == "published" else critic.features([row.step.prompt for row in rows])
-        q_S = self._q(rows)
+        prompts, q_S = [row.step.prompt for row in rows], self._tensor([row.q for row in rows])
+        size, accumulation = settings.per_device_train_batch_size, settings.gradient_accumulation_steps
+        features_SH = None if settings.published else critic.features(prompts)
         losses: list[float] = []
         for number in range(settings.critic_update_iter):
             order = list(range(len(rows)))
             random.Random(derive_seed(settings.seed, "critic", self._updates, number)).shuffle(order)
-            group = size * settings.gradient_accumulation_steps
-            for start in range(0, len(order), group):
-                chosen = order[start : start + group]
+            for start in range(0, len(order), size * accumulation):
+                chosen = order[start : start + size * accumulation]
                 optimizer.zero_grad(set_to_none=True)
-                if features_SH is None:
-                    losses += self._published_step(critic, rows, chosen)
-                else:
+                if features_SH is not None:
                     mine = [chosen[at] for at in own_rows(len(chosen))]
                     loss = value_loss(q_S[mine], critic.head(features_SH[mine])) / len(chosen)
                     loss.backward()  # type: ignore[no-untyped-call]
                     losses += [float(all_reduce_sum(loss.detach().double()))] * len(chosen)
+                for at in range(0, len(chosen), size) if features_SH is None else ():
+                    part = chosen[at : at + size]
+                    read_SH = critic.features([prompts[row] for row in part])
+                    mean = value_loss(q_S[part], critic.head(read_SH)) / len(part)
+                    critic.head.zero_grad(set_to_none=True)
+                    (mean / accumulation).backward()  # type: ignore[no-untyped-call]
+                    losses.append(float(mean.detach()) / accumulation)
                 check = partial(self._critic_guard.check, losses[-1], rows=_told([rows[at] for at in chosen]))
-                clipped_step(optimizer, parameters, settings.max_grad_norm, check)
+                clipped_step(optimizer, list(critic.head.parameters()), settings.max_grad_norm, check)
         return sum(losses) / len(losses)
-
-    def _published_step(self, critic: Critic, rows: Sequence[Row], chosen: Sequence[int]) -> list[float]:
-        """Gradients of the last micro-batch alone, divided by their number; losses of all."""
-        size, losses = self._settings.per_device_train_batch_size, []
-        for start in range(0, len(chosen), size):
-            part = [rows[number] for number in chosen[start : start + size]]
-            features_SH = critic.features([row.step.prompt for row in part])
-            mean = value_loss(self._q(part), critic.head(features_SH)) / len(part)
-            critic.head.zero_grad(set_to_none=True)
-            (mean / self._settings.gradient_accumulation_steps).backward()  # type: ignore[no-untyped-call]
-            losses.append(float(mean.detach()) / self._settings.gradient_accumulation_steps)
-        return losses
 
     def state(self) -> dict[str, Any]:
         known = {name: getattr(self, f"_{name}") for name in ("pooled", "critic_data", "updates", "calls")}
