@@ -28,6 +28,7 @@ from sweet_rl.flags.shared import (
     Tasks,
     WorldName,
 )
+from sweet_rl.online.reflect import settings as reflect
 from sweet_rl.online.reflect.settings import ReflectFlags, ReflectSettings, as_flags
 from sweet_rl.records import replace_file
 from sweet_rl.reflect_data.texts import MaxTurns, Output, TeacherFlags, teacher_stage
@@ -127,7 +128,6 @@ def evaluate(published: ReflectFlags, how: MeasuringFlags, own: Any, /, *checkpo
 
 def _plan(name: str, flags: ReflectSettings) -> ReflectSettings:
     """The settings with which a checkpoint or a baseline is measured; nothing is loaded yet."""
-    from sweet_rl.online.reflect.runs import check, with_saved, with_saved_reflector
     from sweet_rl.online.reflect.sft import read_texts
 
     policy, plus, reflection = name.partition("+")
@@ -147,8 +147,8 @@ def _plan(name: str, flags: ReflectSettings) -> ReflectSettings:
         reflect_load_dir=None if reflection in {"", "base"} else reflection,
         reflect_prob=1.0,
     )
-    check(settings)
-    return with_saved_reflector(with_saved(settings, settings.load_dir))
+    reflect.check(settings)
+    return reflect.with_saved_reflector(reflect.with_saved(settings, settings.load_dir))
 
 
 def _measure(
@@ -163,14 +163,13 @@ def _measure(
         from sweet_rl.online.reflect.loop import measure, scripted
         from sweet_rl.online.reflect.models import load_policy, load_reflector
         from sweet_rl.online.reflect.play import OthersReflections
-        from sweet_rl.online.reflect.runs import without_effect
         from sweet_rl.online.reflect.sft import read_texts
         from sweet_rl.training.processes import process_group
 
         settings = with_tiny_models(
             settings, Path(folder), lambda: sample_texts(playground), playground.labels
         )
-        for note in without_effect(settings):
+        for note in reflect.without_effect(settings):
             say(f"Note: {note}")
         reflector = load_reflector(settings, say)
         policy = name.partition("+")[0]
@@ -344,13 +343,11 @@ def plot(flags: PlotFlags, /, *runs: str) -> None:
         flags: of this stage.
         runs: folders such as results/003_rl_finetune.
     """
-    from sweet_rl.online.reflect.runs import ensemble_logs, moving_average
-
     folders, output = _folders(runs), Path(flags.output).expanduser()
     targets = [output.with_name(output.name + suffix) for suffix in (".pdf", ".png")]
     for target in targets:
         new_file(target, "output", overwrite=flags.overwrite)
-    logs = [ensemble_logs(folder, compat=flags.compat) for folder in folders]
+    logs = [reflect.logs_of(folder, compat=flags.compat) for folder in folders]
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -361,7 +358,7 @@ def plot(flags: PlotFlags, /, *runs: str) -> None:
     for axes, (key, title) in zip(figure.subplots(1, len(PANELS)), PANELS.items(), strict=True):
         for label, entries in zip(labels, logs, strict=True):
             iters, values = [entry["iter"] for entry in entries], [entry[key] for entry in entries]
-            iters, means = moving_average(iters, values, window=flags.window, compat=flags.compat)
+            iters, means = reflect.moving_average(iters, values, window=flags.window, compat=flags.compat)
             known = [float("nan") if mean is None else mean for mean in means]
             axes.plot(iters, known, label=label, linewidth=1.4)
         axes.set_title(title)
@@ -402,12 +399,10 @@ def ensemble_logs(flags: EnsembleLogsFlags, /, *runs: str) -> None:
         flags: of this stage.
         runs: folders such as results/003_rl_finetune.
     """
-    from sweet_rl.online.reflect.runs import ensemble_logs as merged
-
     for folder in _folders(runs):
         target = Path(flags.output_dir).expanduser() / f"{folder.resolve().name}.json"
         new_file(target, "output_dir", overwrite=flags.overwrite)
-        logs = merged(folder, compat=flags.compat)
+        logs = reflect.logs_of(folder, compat=flags.compat)
         tracking.writes(target)
         replace_file(target, [json.dumps(logs).encode()])
         print(f"{len(logs)} iterations are in {target}")

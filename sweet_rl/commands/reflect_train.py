@@ -28,6 +28,7 @@ from sweet_rl.errors import UsageError
 from sweet_rl.flags import Flag, flag, group
 from sweet_rl.flags import flags_of as flags_of_settings
 from sweet_rl.flags.shared import LogTo, Quiet
+from sweet_rl.online.reflect import settings as reflect
 from sweet_rl.online.reflect.settings import PLAIN, ReflectFlags, ReflectSettings, as_flags, settings_of
 from sweet_rl.types import Json, derive_seed
 from sweet_rl.worlds import flags_of, learning_options, names, world_of
@@ -114,10 +115,8 @@ def rewrite(function: Stage, arguments: Sequence[str]) -> list[str]:
     rewritten = list(_rewritten(every, arguments))
     typed = dict(word[2:].split("=", 1) for word in rewritten if word.startswith("--") and "=" in word)
     if "resume" in typed and "env" not in typed:
-        from sweet_rl.online.reflect.runs import read_settings
-
         with suppress(UsageError, KeyError):  # the stage says what is wrong with a folder that names no world
-            typed["env"] = str(read_settings(Path(typed["resume"]).expanduser())["env"])
+            typed["env"] = str(reflect.read_settings(Path(typed["resume"]).expanduser())["env"])
             rewritten.append(f"--env={typed['env']}")
     usual = {one.name: one.default for one in stage_flags(function)}
     if "resume" not in typed and typed.get("compat") != "published" and usual["mode"] != "train_SPT":
@@ -230,7 +229,6 @@ class TrainingRun(ExitStack):
     """
 
     def __init__(self, stage: str, unit: str, settings: ReflectSettings, resumed: Path | None) -> None:
-        from sweet_rl.online.reflect.runs import next_experiment
         from sweet_rl.training import processes
         from sweet_rl.training.checkpoints import held
 
@@ -240,7 +238,7 @@ class TrainingRun(ExitStack):
         self.say = teller(speaks=self.main)
         self._stage, self._unit, self._new = stage, unit, resumed is None
         self.folder = resumed or processes.from_main(
-            lambda: next_experiment(Path(settings.ckpt_path).expanduser(), stage)
+            lambda: reflect.next_experiment(Path(settings.ckpt_path).expanduser(), stage)
         )
         if self.main:
             self.enter_context(held(self.folder))
@@ -248,7 +246,6 @@ class TrainingRun(ExitStack):
     @contextmanager
     def starting(self, texts: Callable[[], Sequence[str]], labels: Sequence[str] = ()) -> Iterator[None]:
         """While models are loaded: tiny ones are made first, and a new folder that fails here goes again."""
-        from sweet_rl.online.reflect.runs import save_settings
         from sweet_rl.training.processes import from_main
 
         try:
@@ -256,7 +253,7 @@ class TrainingRun(ExitStack):
             if self._new:
                 self.settings = from_main(lambda: with_tiny_models(self.settings, self.folder, texts, labels))
                 if self.main:
-                    save_settings(self.folder, self.settings)
+                    reflect.save_settings(self.folder, self.settings)
             yield
         except BaseException:
             if self.main and self._new:
@@ -265,23 +262,21 @@ class TrainingRun(ExitStack):
 
     def newest(self, checkpoints: Checkpoints, data: Json) -> Any:
         """The state of its newest checkpoint, which must be made from the same data; None where there is none."""
-        from sweet_rl.online.reflect.runs import made_from
         from sweet_rl.training.processes import from_main
 
         if self.main:
-            checkpoints.made_from = made_from(self.settings, data)
+            checkpoints.made_from = reflect.made_from(self.settings, data)
         state = from_main(lambda: checkpoints.newest(self.say))
         self.done = 0 if state is None else int(state["done"])
         return state
 
     def announce(self) -> AbstractContextManager[None]:
         """Say where it is and where it resumes, for the record too; the context says how, on Ctrl-C."""
-        from sweet_rl.online.reflect.runs import save_settings
 
         self.say(f"The run is in {self.folder}")
         tracking.sets(as_flags(self.settings))
         if not self._new and self.main:
-            save_settings(self.folder, self.settings)
+            reflect.save_settings(self.folder, self.settings)
         if not self._new:
             checkpointed = f"It resumes after {self._unit} {self.done}."
             self.say(checkpointed if self.done else "It has no checkpoint yet: it starts from the beginning.")
@@ -311,17 +306,16 @@ def rl_finetune(published: ReflectFlags, how: Resuming, own: Any, /) -> None:
     sweet-rl reflect rl_finetune --env WORLD --model_name tiny --per_device_eval_batch_size 32 --learning_rate 3e-3 --max_steps 300
     Several processes: accelerate launch --num_processes 4 -m sweet_rl reflect rl_finetune ...; they make the updates of one.
     """
-    from sweet_rl.online.reflect import runs
 
     flags = settings_from(published, own)
     tracking.logs_to(how.destination())
     old = Path(how.resume).expanduser() if how.resume else None
     if flags.reflect_load_dir and not flags.reflect and "reflect" in given_flags.get():
         raise UsageError("--noreflect contradicts --reflect_load_dir. Leave one of them out.")
-    settings = runs.with_saved_reflector(runs.with_saved(flags, flags.load_dir))
+    settings = reflect.with_saved_reflector(reflect.with_saved(flags, flags.load_dir))
     if old:
-        settings = runs.continued(old, settings, given_flags.get())
-    runs.check(settings)
+        settings = reflect.continued(old, settings, given_flags.get())
+    reflect.check(settings)
     from sweet_rl.online.reflect.play import open_playground, sample_texts
 
     with open_playground(settings) as playground:
@@ -334,7 +328,7 @@ def rl_finetune(published: ReflectFlags, how: Resuming, own: Any, /) -> None:
         from sweet_rl.training.processes import broadcast_parameters
 
         with TrainingRun("rl_finetune", "iteration", settings, old) as run:
-            for note in runs.without_effect(settings):
+            for note in reflect.without_effect(settings):
                 run.say(f"Note: {note}")
             checkpoints = Checkpoints(run.folder)
             with run.starting(lambda: sample_texts(playground), playground.labels):
@@ -373,19 +367,18 @@ def supervised_pretrain(published: ReflectFlags, how: Resuming, own: Any, /) -> 
     sweet-rl reflect supervised_pretrain --task_file data/sft_policy.jsonl --max_steps 2000
     sweet-rl reflect supervised_pretrain --task_file data/sft_reflection.jsonl --max_steps 2000
     """
-    from sweet_rl.online.reflect import runs
     from sweet_rl.online.reflect.sft import check_kind, read_texts
 
     tracking.logs_to(how.destination())
     old = Path(how.resume).expanduser() if how.resume else None
     flags = settings_from(published, own)
-    settings = runs.with_saved(flags, flags.load_dir)
+    settings = reflect.with_saved(flags, flags.load_dir)
     if old:
-        settings = runs.continued(old, settings, given_flags.get() - {"shrink_head"})
+        settings = reflect.continued(old, settings, given_flags.get() - {"shrink_head"})
     settings = replace(settings, shrink_head=False)
     if settings.load_dir is not None:
-        runs.checkpoint_folder(settings.load_dir)
-    runs.check_head(settings)
+        reflect.checkpoint_folder(settings.load_dir)
+    reflect.check_head(settings)
     file = settings.task_file
     if file is None:
         raise UsageError("--task_file, a .jsonl file of training texts, is needed.")

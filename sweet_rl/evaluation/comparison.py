@@ -71,7 +71,7 @@ def opened(path: str) -> Source | Training:
     if not place.is_dir() or (place / _METRICS).is_file():
         rows = (row for _, row in read_rows(place / _METRICS if place.is_dir() else place))
     elif sorted(place.glob("checkpoint-*/logs.json")):
-        from sweet_rl.online.reflect.runs import read_logs  # few runs are of this kind
+        from sweet_rl.online.reflect.settings import read_logs  # few runs are of this kind
 
         rows = read_logs(place)
     else:

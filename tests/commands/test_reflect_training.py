@@ -8,8 +8,14 @@ import yaml
 from sweet_rl.cli import load
 from sweet_rl.errors import EpisodeError, ServiceError, UsageError
 from sweet_rl.online.reflect import models
-from sweet_rl.online.reflect.runs import check, continued, next_experiment, read_settings, with_saved
-from sweet_rl.online.reflect.settings import ReflectSettings
+from sweet_rl.online.reflect.settings import (
+    ReflectSettings,
+    check,
+    continued,
+    next_experiment,
+    read_settings,
+    with_saved,
+)
 from sweet_rl.types import Failure, StopReason
 from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
 

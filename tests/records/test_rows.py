@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sweet_rl.commands.archer_config import _compose
 from sweet_rl.commands.evaluate import graded_file
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.online.reflect.runs import SETTINGS, read_settings
+from sweet_rl.online.reflect.settings import SETTINGS, read_settings
 from sweet_rl.pipelines.pipeline import read_file
 from sweet_rl.records import (
     load_tasks_file,

@@ -21,8 +21,7 @@ from sweet_rl import tracking
 from sweet_rl.chat import load_tokenizer
 from sweet_rl.errors import UsageError, first_line, missing_package
 from sweet_rl.online.reflect.agent import Agent, PointingAgent, PointingHead, Sampling
-from sweet_rl.online.reflect.runs import HEAD_FILE, checkpoint_folder, has_head
-from sweet_rl.online.reflect.settings import ReflectSettings
+from sweet_rl.online.reflect.settings import HEAD_FILE, ReflectSettings, checkpoint_folder, has_head
 from sweet_rl.policies.weights import device_of, pretrained
 from sweet_rl.training import checkpoints
 from sweet_rl.training.models import add_adapter, bare_model, load_adapter, quantization

@@ -8,8 +8,7 @@ import torch
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.online.reflect.agent import Agent, PointingAgent, PointingHead
 from sweet_rl.online.reflect.models import Checkpoints, load_policy
-from sweet_rl.online.reflect.runs import HEAD_FILE, check, check_head, with_saved
-from sweet_rl.online.reflect.settings import settings_of
+from sweet_rl.online.reflect.settings import HEAD_FILE, check, check_head, settings_of, with_saved
 from sweet_rl.online.reflect.sft import FineTuning, pointed
 from sweet_rl.worlds.text_games import ACTION_HEAD
 from tests.online.reflect import taxi

@@ -13,15 +13,17 @@ from sweet_rl.commands.reflect_train import own_flags, reflect_stage, settings_f
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.flags import Settings, flag, flags_of
 from sweet_rl.online.reflect.play import Schedule, starts_of
-from sweet_rl.online.reflect.runs import (
+from sweet_rl.online.reflect.settings import (
+    ReflectFlags,
+    ReflectSettings,
+    as_flags,
     continued,
-    ensemble_logs,
+    logs_of,
     moving_average,
     read_logs,
     save_settings,
     without_effect,
 )
-from sweet_rl.online.reflect.settings import ReflectFlags, ReflectSettings, as_flags
 from sweet_rl.worlds.auto_explore import LEARNED_TASKS
 from tests.online.reflect.tiny import golden
 
@@ -240,7 +242,7 @@ def runs(tmp_path):
 
 def test_runs_follow_each_other_and_published_ones_overlap(runs, shared):
     recorded = golden(shared, "rl_loop_and_plots")["ensemble"]
-    found, published = ensemble_logs(runs), ensemble_logs(runs, compat="published")
+    found, published = logs_of(runs), logs_of(runs, compat="published")
     assert [entry["iter"] for entry in found] == [0, 1, 2, 3, 4, 4.5, 5, 5.5]
     assert [entry["cost"] for entry in found] == [0, 1, 2, 3, 0, 1, 2, 3]
     assert "log" not in found[0]
@@ -267,10 +269,10 @@ def test_averages_are_centred_and_leave_out_what_there_is_not():
 
 def test_what_is_no_run_is_refused(tmp_path, runs):
     with pytest.raises(UsageError, match="no run's folder"):
-        ensemble_logs(tmp_path / "x")
+        logs_of(tmp_path / "x")
     empty = run(tmp_path / "003_rl_finetune", 0)
     with pytest.raises(UsageError, match="holds no logs"):
-        ensemble_logs(empty)
+        logs_of(empty)
     for broken in (
         "{",
         "[3]",
