@@ -43,9 +43,7 @@ _PACKAGES = frozenset({"torch", "transformers", "peft", "safetensors", "yaml", "
 
 @group("Like many stages")
 class Resuming(LogTo, Quiet):
-    resume: str | None = flag(
-        None, "a run's folder: resume it from its newest checkpoint, with its own flags."
-    )
+    resume: str | None = flag(None, "a run's folder: resume it from its newest checkpoint, by its own flags.")
 
 
 def reflect_stage(

@@ -53,7 +53,7 @@ class ReflectFlags(Compatible):
     disable_dropout: bool = flag(False, "no dropout anywhere.")
     lora_r: int = flag(64, "rank of the adapter.", at_least=1)
     max_seq_length: int = flag(
-        1024, "tokens of a text in fine-tuning; longer ones lose their beginning.", at_least=2
+        1024, "tokens of a training text; longer ones lose their beginning.", at_least=2
     )
     max_new_tokens: int = flag(1, "tokens of an action at most; the shrunk head writes one.", at_least=1)
     temperature: float = flag(1.0, "of sampling.", above=0)
@@ -63,12 +63,10 @@ class ReflectFlags(Compatible):
     load_dir: str | None = flag(None, "a checkpoint of the policy to begin with: adapter and tokenizer.")
     reflect_model_name: str = flag("gpt2-xl", "the reflection model's model.", only=_REFLECTING)
     reflect_load_dir: str | None = flag(
-        None, "a checkpoint of the reflection model.", aliases=("reflectload_dir",)
+        None, "the reflection model's checkpoint.", aliases=("reflectload_dir",)
     )
     ckpt_path: str = flag("results/", "folder in which every run gets a numbered folder of its own.")
-    use_8bit: bool = flag(
-        True, "load models in 8 bits. Needs bitsandbytes; without CUDA they are loaded whole."
-    )
+    use_8bit: bool = flag(True, "load models in 8 bits; needs bitsandbytes. Without CUDA they are whole.")
     use_4bit: bool = flag(False, "load models in 4 bits. Needs CUDA and bitsandbytes.")
     use_nested_quant: bool = flag(False, "also quantize the constants of the 4-bit weights.")
     bnb_4bit_compute_dtype: Literal["float16", "bfloat16", "float32"] = flag(
@@ -100,9 +98,7 @@ class ReflectFlags(Compatible):
     trainer: Literal["pg", "ppo"] = flag("pg", "pg (policy gradient) or ppo (needs a critic).")
     replay_buffer_size: int = flag(50, "successful episodes that are remembered.", at_least=0)
     use_critic: bool = flag(False, "learn a value of states and subtract it from the costs to come.")
-    critic_update_freq: int = flag(
-        5, "the critic learns at every so many-th update.", at_least=1, only=_CRITIC
-    )
+    critic_update_freq: int = flag(5, "the critic learns at every n-th update.", at_least=1, only=_CRITIC)
     critic_update_iter: int = flag(5, "passes over its data when it does.", at_least=1, only=_CRITIC)
     shared_critic: bool = flag(
         False, "the critic reads the policy's hidden states; else those without its adapter.", only=_CRITIC
@@ -110,9 +106,7 @@ class ReflectFlags(Compatible):
     critic_layer_type: Literal["linear", "mlp"] = flag(
         "linear", "what is trained on the hidden state: linear or mlp.", only=_CRITIC
     )
-    shrink_head: bool = flag(
-        True, "score the world's labels only, instead of the vocabulary. Not for fine-tuning."
-    )
+    shrink_head: bool = flag(True, "score the world's labels only, not the vocabulary. Not for fine-tuning.")
     map_size: int = flag(4, "of no effect; kept for published command lines.", shown="never")
     random_map: bool = flag(True, "of no effect; kept for published command lines.", shown="never")
     is_slippery: bool = flag(False, "of no effect; kept for published command lines.", shown="never")
@@ -127,9 +121,7 @@ class ReflectFlags(Compatible):
     first_step: bool = flag(False, "play only the first step of every episode.")
     curriculum_index: int = flag(-1, "only this level of the curriculum; -1: all, one after the other.")
     few_data: int = flag(0, "only the first so many tasks of the first level; 0: all.", at_least=0)
-    reflect: bool = flag(
-        False, "let the reflection model think first; fine-tuning: train it, instead of the policy."
-    )
+    reflect: bool = flag(False, "the reflection model thinks first; fine-tuning: train it, not the policy.")
     reflect_prob: float = flag(
         1.0, "how often it is asked, by step.", at_least=0, at_most=1, only=_REFLECTING
     )
