@@ -47,8 +47,11 @@ class Resuming(LogTo, Quiet):
 
 
 def reflect_stage(
-    *, helps: Mapping[str, str] | None = None, narrow: Mapping[str, Mapping[str, Any]] | None = None, **defaults: Any
-) -> Callable[[Callable[..., None]], Stage]:  # fmt: skip
+    *,
+    helps: Mapping[str, str] | None = None,
+    narrow: Mapping[str, Mapping[str, Any]] | None = None,
+    **defaults: Any,
+) -> Callable[[Callable[..., None]], Stage]:
     """Make a stage of a function with the published flags first, and those of the world last (`settings_from`)."""
 
     def decorate(function: Callable[..., None]) -> Stage:

@@ -171,9 +171,15 @@ def run(
 
 @asynccontextmanager
 async def _playground(
-    config: Mapping[str, Any], rows: Path, cast: Cast, tasks: Sequence[Task], held_out: Sequence[Task],
-    transcript: ChatFormat, *, concurrency: int,
-) -> AsyncIterator[Playground]:  # fmt: skip
+    config: Mapping[str, Any],
+    rows: Path,
+    cast: Cast,
+    tasks: Sequence[Task],
+    held_out: Sequence[Task],
+    transcript: ChatFormat,
+    *,
+    concurrency: int,
+) -> AsyncIterator[Playground]:
     """The world with who answers in it; where that is a human, what an episode is worth is graded at its end."""
     from sweet_rl.online.loop import Playground
     from sweet_rl.online.replay import without_rewards

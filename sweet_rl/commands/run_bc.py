@@ -170,11 +170,10 @@ def run_bc(shown: ShownFlags, pupil: PupilFlags, /) -> None:
         if recipe["iterations"] is None:
             steps = math.ceil(len(turns) / (recipe["batch_size"] * recipe["grad_accum_steps"]))
             recipe["iterations"] = max(3, math.ceil(_TINY_STEPS / steps))
-        settings = ArcherSettings(
-            policy_lm=name, agent_type="online_filteredbc", template=template, eos_str=config["eos_str"],
-            max_new_tokens=config["max_new_tokens"], max_tokens_per_batch=pupil.max_tokens_per_batch,
-            device=pupil.device, dtype=pupil.dtype, seed=shown.seed,  # type: ignore[arg-type]  # checked there
-        )  # fmt: skip
+        how: dict[str, Any] = {one: config[one] for one in ("eos_str", "max_new_tokens")}
+        how |= {one: getattr(pupil, one) for one in ("max_tokens_per_batch", "device", "dtype")}
+        how |= {"policy_lm": name, "template": template, "seed": shown.seed}
+        settings = ArcherSettings(agent_type="online_filteredbc", **how)
         losses = clone(settings, turns, unfinished / POLICY, quiet=shown.quiet, **recipe)
         for part in (CRITIC, POLICY):  # the policy last: with it the folder is whole
             shutil.rmtree(folder / part, ignore_errors=True)
@@ -262,10 +261,13 @@ def _played(show: Demonstrations, folder: Path, *, overwrite: bool) -> str:
     )
     named = {name: getattr(show.flags, name) for name in ("world", "agent_model", "skill", "seed", "quiet")}
     named |= {"env_model": "scripted"} if show.graded else {}
-    simulate_interactions(
-        show.played, str(path), **named, num_tasks=number, repeats=games, place=show.flags.env_load_path,
-        to_continue=path.exists() and not overwrite, overwrite=overwrite,
-    )  # fmt: skip
+    named |= {
+        "num_tasks": number,
+        "repeats": games,
+        "place": show.flags.env_load_path,
+        "overwrite": overwrite,
+    }
+    simulate_interactions(show.played, str(path), **named, to_continue=path.exists() and not overwrite)
     return str(path)
 
 

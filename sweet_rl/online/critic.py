@@ -271,8 +271,11 @@ def critic_step(
 
 @torch.no_grad()
 def critic_targets(
-    target: DoubleCritic, rows: Sequence[Transition], proposals: Sequence[Sequence[str]], settings: StepSettings
-) -> CriticTargets:  # fmt: skip
+    target: DoubleCritic,
+    rows: Sequence[Transition],
+    proposals: Sequence[Sequence[str]],
+    settings: StepSettings,
+) -> CriticTargets:
     """What the critics are regressed on. Every distinct text is encoded once."""
     device, dtype = next(target.parameters()).device, next(target.parameters()).dtype
     if not rows:

@@ -51,6 +51,8 @@ from sweet_rl.training.processes import (
 from sweet_rl.types import derive_seed
 
 Draw = Callable[[int], Sequence[Transition]]  # that many transitions from a buffer; the same in every process
+Said = tuple[Sequence[str], Sequence[Utterance]]  # what this process's turns saw, and what was said
+Columns = Callable[[list[int], TokenScores], Tensor]  # of a batch, by numbers: what is computed, as [C, B]
 Say = Callable[[str, int, int], None]  # called with the progress: the phase, steps done, steps in all
 
 
@@ -143,16 +145,13 @@ class Learner:
         )
         return [flat[start : start + count] for start in range(0, len(flat), count)]
 
-    def _policy_step(
-        self, rows: Sequence[Transition], observations: Sequence[str], said: Sequence[Utterance],
-        columns: Callable[[list[int], TokenScores], Tensor],
-    ) -> Tensor:  # fmt: skip
+    def _policy_step(self, rows: Sequence[Transition], turns: Said, columns: Columns) -> Tensor:
         """One step on this process's turns.
 
         `columns` gives numbers [C, B] of a batch of them, the first two of which add up to a row's loss. Returns
         those of all rows, as [5, R], 0 where there is none.
         """
-        policy = self.policy
+        policy, (observations, said) = self.policy, turns
         self.lm_optimizer.zero_grad(set_to_none=True)
         table = torch.zeros(5, len(said), device=policy.device, dtype=policy.dtype)
         batches = list(policy.batches(observations, said)) if said else []
@@ -168,19 +167,16 @@ class Learner:
             outputs = [scores.logps_BT, *([scores.values_BT] if policy.value_head is not None else [])]
             torch.autograd.backward(outputs, [torch.zeros_like(one) for one in outputs])
         everything = of_all_rows([*table], len(rows), policy.model)
-        step(
-            self.lm_optimizer, policy.parameters(), everything[0] + everything[1], everything, rows, "policy", self.steps
-        )  # fmt: skip
+        losses_R = everything[0] + everything[1]
+        step(self.lm_optimizer, policy.parameters(), losses_R, everything, rows, "policy", self.steps)
         return everything
 
-    def _spoken(self, rows: Sequence[Transition]) -> tuple[list[str], list[Utterance]]:
+    def _spoken(self, rows: Sequence[Transition]) -> Said:
         """The rows' observations, and their actions in tokens of the policy."""
         said = [self.policy.known_utterance(row.observation, row.action, row.action_ids) for row in rows]
         return [row.observation for row in rows], said
 
-    def _reinforce(
-        self, rows: Sequence[Transition], observations: Sequence[str], said: Sequence[Utterance], advantages_S: Tensor
-    ) -> dict[str, float]:  # fmt: skip
+    def _reinforce(self, rows: Sequence[Transition], turns: Said, advantages_S: Tensor) -> dict[str, float]:
         """One step of REINFORCE: this process's observations and utterances, and what they gain."""
         policy = self.policy
         advantages_S = weights_S = advantages_S.to(policy.device, policy.dtype)
@@ -201,14 +197,14 @@ class Learner:
             values_B = (scores.values_BT * mask_BT).sum(dim=1) / mask_BT.sum(dim=1)
             return torch.stack([policy_B, value_B, gains_B, values_B, gains_B - values_B])
 
-        table = self._policy_step(rows, observations, said, columns)
+        table = self._policy_step(rows, turns, columns)
         return losses.actor_metrics_of(table, self.settings.batch_size)
 
     def _imitate(self, rows: Sequence[Transition]) -> float:
         """One step of behaviour cloning on the rows' own actions, their ends included; its loss."""
         turns = self._spoken([rows[number] for number in own_rows(len(rows))])
         table = self._policy_step(
-            rows, *turns, lambda _, scores: torch.stack([-scores.logps_B, torch.zeros_like(scores.logps_B)])
+            rows, turns, lambda _, scores: torch.stack([-scores.logps_B, torch.zeros_like(scores.logps_B)])
         )
         return table[0].mean().item()
 
@@ -277,7 +273,7 @@ class ArcherLearner(Learner):
             said = self.policy.sample(
                 observations, [ask.seed for ask in asks], greedy=not self.settings.do_sample
             )
-        return self._reinforce(rows, observations, said, self._advantages(observations, said))
+        return self._reinforce(rows, (observations, said), self._advantages(observations, said))
 
     @torch.no_grad()
     def _advantages(self, observations: Sequence[str], utterances: Sequence[Utterance]) -> Tensor:
@@ -386,7 +382,7 @@ class OnPolicyLearner(Learner):
         mine = [rows[number] for number in owned]
         if settings.agent_type == "reinforce":
             returns_R = torch.tensor([row.mc_return for row in rows], device=self.policy.device)
-            return self._reinforce(rows, *self._spoken(mine), (returns_R - returns_R.mean())[owned])
+            return self._reinforce(rows, self._spoken(mine), (returns_R - returns_R.mean())[owned])
         mean, deviation = 0.0, 1.0
         if settings.normalize_advantages:
             known = torch.cat([row.mc_return - before[id(row)][1] for row in rows])
@@ -404,11 +400,10 @@ class OnPolicyLearner(Learner):
                 scores.logps_BT, old_logps_BT, (residuals_BT - mean) / deviation, mask_BT, settings.clip_range
             )
             errors_BT = (returns_B1 - scores.values_BT) ** 2
-            return torch.stack(
-                [policy_B, *((one_BT * mask_BT).sum(dim=1) / mask_BT.sum(dim=1) for one_BT in (errors_BT, residuals_BT))]
-            )  # fmt: skip
+            over_tokens = [(one_BT * mask_BT).sum(dim=1) for one_BT in (errors_BT, residuals_BT)]
+            return torch.stack([policy_B, *(one_B / mask_BT.sum(dim=1) for one_B in over_tokens)])
 
-        table = self._policy_step(rows, *self._spoken(mine), columns)
+        table = self._policy_step(rows, self._spoken(mine), columns)
         return losses.actor_metrics_of(table, settings.batch_size)
 
 

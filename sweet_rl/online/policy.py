@@ -359,8 +359,13 @@ class Player:
     """A policy as the rollout loop wants it."""
 
     def __init__(
-        self, name: str, engine: Engine, chat_format: ChatFormat, prompt: Callable[[str], Prompt], seed: int = 0
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        engine: Engine,
+        chat_format: ChatFormat,
+        prompt: Callable[[str], Prompt],
+        seed: int = 0,
+    ) -> None:
         self.name, self._engine, self._usage = name, engine, tracking.meter(name, "agent")
         self._format, self._prompt, self._seed = chat_format, prompt, seed
         self._batcher: MicroBatcher[Ask, Utterance] = MicroBatcher(self._turns, max_batch=MAX_TURNS)

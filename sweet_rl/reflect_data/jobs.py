@@ -251,8 +251,12 @@ async def collect(
 
 
 async def _episode(
-    job: Job[int], play: Callable[[int], Sequence[Moment]], request: Request | None, teacher: Teacher, seed: int
-) -> Done:  # fmt: skip
+    job: Job[int],
+    play: Callable[[int], Sequence[Moment]],
+    request: Request | None,
+    teacher: Teacher,
+    seed: int,
+) -> Done:
     """Play one episode and ask about all its states at once; a state without an answer gives no record."""
     own_seed = derive_seed(seed, "episode", job.item)
     try:

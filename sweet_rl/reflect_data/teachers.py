@@ -150,8 +150,14 @@ def extract_action(reply: str, labels: Sequence[str], *, compat: Compat = "fixed
 
 
 async def play(
-    game: TextGame, expert: Expert, teacher: Teacher, *, seed: int, react: bool = True, compat: Compat = "fixed"
-) -> Played:  # fmt: skip
+    game: TextGame,
+    expert: Expert,
+    teacher: Teacher,
+    *,
+    seed: int,
+    react: bool = True,
+    compat: Compat = "fixed",
+) -> Played:
     """Play a started game to its end."""
     played = Played()
     draws = random.Random(seed)

@@ -447,9 +447,12 @@ def read_logs(folder: Path) -> list[Log]:
 
 
 def moving_average(
-    iters: Sequence[float], values: Sequence[float | Sequence[float | None] | None], *, window: int = 99,
+    iters: Sequence[float],
+    values: Sequence[float | Sequence[float | None] | None],
+    *,
+    window: int = 99,
     compat: Compat = "fixed",
-) -> tuple[list[float], list[float | None]]:  # fmt: skip
+) -> tuple[list[float], list[float | None]]:
     """Means over the values at most half a window away, in iterations; pairs of values count as two points.
 
     A value that there is not is left out; where there are none around, the mean is None. Published, it

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from sweet_rl.chat.reflect_format import ACTION_MARKER, ANALYSE_MARKER, resolve_label
 from sweet_rl.cli.stage import written_by
@@ -82,10 +82,12 @@ class FineTuning(Training):
         mine, scales = own_rows(len(rows)), self._scales(rows)
         scales_S = torch.tensor([scales[at] for at in mine], device=self.agent.device)
         texts = f"the texts {', '.join(str(row + 1) for row in rows)} of {self._settings.task_file}"
-        return self._step(
-            [self._examples[rows[at]] for at in mine], lambda logps_S, _, at: -(logps_S * scales_S[at]).sum(),
-            update + 1, lambda _: texts, seeded=update,
-        )  # fmt: skip
+        examples = [self._examples[rows[at]] for at in mine]
+
+        def loss_of(logps_S: Tensor, _: Tensor, at: Tensor) -> Tensor:
+            return -(logps_S * scales_S[at]).sum()
+
+        return self._step(examples, loss_of, update + 1, lambda _: texts, seeded=update)
 
     @contextmanager
     def _mode(self) -> Iterator[None]:

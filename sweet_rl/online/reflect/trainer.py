@@ -161,16 +161,14 @@ class Trainer(Training):
             values_S = critic.head(states_SH).detach() if critic and told else 0.0
             return policy_gradient_loss(logps_S, gains_S[at] - values_S) / total
 
+        def told_of(bad: list[int]) -> str:
+            return _told([mine[at] for at in bad] or mine)
+
         examples = [self.agent.example(row.step.prompt, row.step.token_ids) for row in mine]
         losses = []
         for _ in range(settings.ppo_update_iter if ppo else 1):
             self._calls += 1
-            losses.append(
-                self._step(
-                    examples, loss_of, self._calls, lambda bad: _told([mine[at] for at in bad] or mine),
-                    skips=settings.published,
-                )
-            )  # fmt: skip
+            losses.append(self._step(examples, loss_of, self._calls, told_of, skips=settings.published))
         return sum(losses) / len(losses)
 
     @property
