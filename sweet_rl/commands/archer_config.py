@@ -174,27 +174,23 @@ _SHOWN: Final = {
 }
 
 
-class ProgressBar:
+class ProgressBar(Bar):
     """Iterations, what the current one is doing, and the last returns and losses."""
 
     def __init__(self, total: int, *, quiet: bool) -> None:
-        self._bar = Bar(total, 0, unit="iteration", quiet=quiet)
+        super().__init__(total, 0, unit="iteration", quiet=quiet)
         self._numbers: dict[str, str] = {}
 
     def say(self, phase: str, done: int, total: int) -> None:
         """Show the phase and how many of its steps are done."""
-        self._bar.progress.phase = f"{phase} {done}/{total}"
-        self._bar.set_description_str(self._bar.progress.phase, refresh=False)
-        self._bar.update(0)
+        self.progress.phase = f"{phase} {done}/{total}"
+        self.set_description_str(self.progress.phase, refresh=False)
+        self.update(0)
 
     def log(self, done: int, info: Mapping[str, float]) -> None:
         """Show an iteration's numbers beside the bar, and move it to `done` iterations."""
-        if done and not self._bar.n:  # a run that goes on began there
-            self._bar.progress.first = self._bar.initial = done - 1
+        if done and not self.n:  # a run that goes on began there
+            self.progress.first = self.initial = done - 1
         self._numbers |= {_SHOWN[name]: f"{info[name]:.3g}" for name in _SHOWN if name in info}
-        self._bar.set_postfix(self._numbers, refresh=False)
-        self._bar.update(done - self._bar.n)
-
-    def close(self) -> None:
-        """Leave the last state on the screen."""
-        self._bar.close()
+        self.set_postfix(self._numbers, refresh=False)
+        self.update(done - self.n)

@@ -14,7 +14,7 @@ import shutil
 import typing
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import fields, make_dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -172,14 +172,13 @@ def _whole(typed: str, kinds: Mapping[str, str]) -> str:
     return found[0]
 
 
-class MeansBar:
+class MeansBar(Bar):
     """A progress bar with means of cost, success and losses over the last iterations."""
 
     def __init__(self, settings: ReflectSettings, done: int, *, quiet: bool) -> None:
-        self._bar = Bar(settings.max_steps, done, unit="iteration", quiet=quiet)
+        super().__init__(settings.max_steps, done, unit="iteration", quiet=quiet)
         self._recent: deque[Mapping[str, Any]] = deque(maxlen=settings.logging_steps)
         self._keys = ["cost", "succ", "loss", *(["critic_loss"] if settings.use_critic else [])]
-        self.close = self._bar.close
         self.failed = 0  # episodes that the world broke, of all iterations that were shown
 
     def log(self, done: int, entry: Mapping[str, Any]) -> None:
@@ -197,8 +196,8 @@ class MeansBar:
             known = [value for values in several for value in values if value is not None]
             shown.append(f"{key} {sum(known) / len(known) if known else 0.0:.3g}")  # as published
         shown += [f"failed {self.failed}"] if self.failed else []
-        self._bar.set_postfix_str(", ".join(shown), refresh=False)
-        self._bar.update(done - self._bar.n)
+        self.set_postfix_str(", ".join(shown), refresh=False)
+        self.update(done - self.n)
 
 
 def teller(*, speaks: bool = True) -> Callable[[str], None]:
@@ -346,7 +345,7 @@ def rl_finetune(published: ReflectFlags, how: Resuming, own: Any, /) -> None:
                 levels = [[task.row for task in level] for level in playground.levels]
                 state = run.newest(checkpoints, levels)
             quiet = how.quiet or not run.main
-            with run.announce(), closing(MeansBar(settings, run.done, quiet=quiet)) as bar:
+            with run.announce(), MeansBar(settings, run.done, quiet=quiet) as bar:
                 kept = checkpoints if run.main else None
                 Loop(settings, trainer, reflector, playground, kept, bar.log).run(state)
             if bar.failed:
