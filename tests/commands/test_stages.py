@@ -14,7 +14,7 @@ from sweet_rl.cli.parse import Options, read, stage_flags, values_of
 from sweet_rl.cli.stage import needing, stage
 from sweet_rl.commands.worlds import generate_tasks, serve_simulator
 from sweet_rl.errors import UsageError
-from sweet_rl.flags import REQUIRED, Settings, flag, flags_of
+from sweet_rl.flags import REQUIRED, Settings, flag, flags_of, group
 from sweet_rl.online.reflect.settings import ReflectFlags, ReflectSettings
 from sweet_rl.online.settings import ArcherSettings, LoopSettings
 from sweet_rl.pipelines.preflight import servers_of
@@ -23,20 +23,16 @@ from sweet_rl.worlds import names, registry, world_of
 from sweet_rl.worlds.backend_programming.world import BackendProgramming
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("How it is outside")
 class FaultProfile(Settings):
-    """How it is outside."""
-
     warmth: float = flag(20.0, "degrees.", at_least=-50, below=60)
     wind: int | None = flag(None, "knots.", at_least=0, aliases=("breeze",), shown="all")
     sky: Literal["blue", "grey"] = flag("blue", "its colour.")
     moon: bool = flag(False, "of no effect.", shown="never")
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("A day in a place")
 class Day(FaultProfile):
-    """A day in a place."""
-
     place: str = flag(REQUIRED, "where.")
     length: str = flag("24", "hours, or all of them where it stands alone.", bare="all", formerly=("hours",))
 
