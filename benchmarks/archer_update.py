@@ -132,9 +132,7 @@ class Ours:
         )  # fmt: skip
         self.draws = arguments.draws
         self.episodes = max(2, arguments.rows // TURNS)
-        self.policy = TokenPolicy(
-            policy, tokenizer, max_new_tokens=NEW_TOKENS, max_tokens_per_batch=settings.max_tokens_per_batch
-        )
+        self.policy = TokenPolicy(policy, tokenizer, settings)
         self.learner = ArcherLearner(settings, self.policy, critic, PlainChat())
 
     def drawn(self, rows: Sequence[Any], count: int, rng: random.Random) -> list[Any]:

@@ -144,12 +144,10 @@ def _in_first(settings: ArcherSettings, weights: torch.dtype) -> Any:
 
 
 def actor_of(model: Any, tokenizer: Any, settings: ArcherSettings) -> TokenPolicy:
-    """A policy of a model that is at hand, with the settings of utterances."""
+    """A policy of a model that is at hand."""
     if settings.gradient_checkpointing:
         models.recompute_activations(model, ModelSettings(pretrain=settings.policy_lm))
-    names = ("max_new_tokens", "temperature", "top_k", "eos_str", "template", "max_context")
-    options = {name: getattr(settings, name) for name in (*names, "max_tokens_per_batch")}
-    return TokenPolicy(model, tokenizer, use_baseline=settings.has_value_head, **options)
+    return TokenPolicy(model, tokenizer, settings)
 
 
 def with_adapter(model: Any, settings: ArcherSettings) -> Any:

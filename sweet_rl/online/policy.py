@@ -27,6 +27,7 @@ from sweet_rl.batching import MicroBatcher
 from sweet_rl.chat import ChatFormat
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.online.critic import REMEMBERED
+from sweet_rl.online.settings import ArcherSettings
 from sweet_rl.policies.decoding import Decoder, Prefill, Request, closing_ids, end_tokens, keep_likeliest
 from sweet_rl.training.batches import Reader, chains, lay_out, neighbours, question_of, to_device
 from sweet_rl.training.forward import ResponseHead, asked_at, attention_span, inputs_of
@@ -121,25 +122,20 @@ class TokenPolicy:
     `eos_str`, or with an end token of the model; text before `eos_str` inside that token belongs to it.
     """
 
-    def __init__(
-        self, model: nn.Module, tokenizer: Any, *, max_new_tokens: int = 32, temperature: float = 1.0, top_k: int = 0,
-        eos_str: str | None = "\n", template: str | None = None, max_context: int = 512,
-        max_tokens_per_batch: int = 4096, use_baseline: bool = False,
-    ) -> None:  # fmt: skip
-        self.model, self.tokenizer, self.eos_str, self.template = model.eval(), tokenizer, eos_str, template
-        self.max_new_tokens, self.temperature, self.top_k = max_new_tokens, temperature, top_k
-        self.max_tokens_per_batch = max_tokens_per_batch
+    def __init__(self, model: nn.Module, tokenizer: Any, settings: ArcherSettings) -> None:
+        self.model, self.tokenizer, self.settings = model.eval(), tokenizer, settings
+        self.max_tokens_per_batch, self.eos_str = settings.max_tokens_per_batch, settings.eos_str
         config = model.config.get_text_config()  # type: ignore[union-attr,operator]
         self._positions: int | None = getattr(config, "max_position_embeddings", None)
-        self.max_context = max_context
+        self.max_context = settings.max_context
         if self._positions is not None:
-            self.max_context = min(max_context, self._positions - max_new_tokens)
+            self.max_context = min(self.max_context, self._positions - settings.max_new_tokens)
         self.end_ids, self._closing = end_tokens(model, tokenizer), closing_ids(tokenizer)
         self._stop_ids = self.end_ids
-        if eos_str is not None:  # every token whose own text contains it
+        if self.eos_str is not None:  # every token whose own text contains it
             every = [[number] for number in range(len(tokenizer))]
             spelled = tokenizer.batch_decode(every, clean_up_tokenization_spaces=False)
-            self._stop_ids |= {number for number, piece in enumerate(spelled) if eos_str in piece}
+            self._stop_ids |= {number for number, piece in enumerate(spelled) if self.eos_str in piece}
         self._prefill = TreePrefill(model)
         self._decoder = Decoder(model, self._stop_ids, self._spells_end, self._prefill)
         self._head = ResponseHead(model, self._logprobs_of)
@@ -148,16 +144,16 @@ class TokenPolicy:
         self._ids = lru_cache(REMEMBERED)(self._encode)
         self._text_of = lru_cache(REMEMBERED)(self._make_text)
         self.value_head: nn.Linear | None = None
-        if use_baseline:
+        if settings.has_value_head:
             self.value_head = nn.Linear(config.hidden_size, 1, device=self.device, dtype=self.dtype)
             nn.init.zeros_(self.value_head.weight)
             nn.init.zeros_(self.value_head.bias)
         if self.max_context < 1 or len(self.prompt("a").ids) > self.max_context:
             repair = "Shorten them, or raise max_context."
-            if self.max_context < max_context:
+            if self.max_context < settings.max_context:
                 repair = f"The model reads {self._positions} tokens in all: shorten them, or take another policy_lm."
             raise UsageError(
-                f"max_new_tokens={max_new_tokens} and the template leave no room for an observation: prompts "
+                f"max_new_tokens={settings.max_new_tokens} and the template leave no room for an observation: prompts "
                 f"have {self.max_context} tokens at most. {repair}"
             )
 
@@ -177,7 +173,7 @@ class TokenPolicy:
 
     def _make_prompt(self, observation: str) -> Prompt:
         """The oldest of an observation is dropped where it is too long; the template is never cut."""
-        if self.template is None:
+        if (template := self.settings.template) is None:
             ids = self._encode(observation)
             if len(ids) <= self.max_context:
                 return Prompt(observation, ids)
@@ -186,7 +182,7 @@ class TokenPolicy:
             return Prompt(self.decode(ids), ids)
         kept = self.tokenizer(observation, add_special_tokens=False)["input_ids"]
         while True:
-            text = self.template.replace(OBSERVATION, observation)
+            text = template.replace(OBSERVATION, observation)
             ids = self._encode(text)
             if len(ids) <= self.max_context or not kept:
                 return Prompt(text, ids)
@@ -243,15 +239,15 @@ class TokenPolicy:
 
     def request(self, observation: str, seed: int, *, greedy: bool = False) -> Request:
         """The request to the decoder: prompt ids, seed, temperature and limits."""
-        ids, temperature = self.prompt(observation).ids, 0.0 if greedy else self.temperature
-        return Request(ids, self.max_new_tokens, temperature, seed, self.top_k)
+        how, ids = self.settings, self.prompt(observation).ids
+        return Request(ids, how.max_new_tokens, 0.0 if greedy else how.temperature, seed, how.top_k)
 
     def write(self, requests: Sequence[Request]) -> Generator[list[tuple[int, Utterance]], None, None]:
         """Utterances as they end, by their places among the requests.
 
         Prompts with a common prefix are neighbours where it can be read once; else those of similar lengths.
         """
-        lengths = [len(request.prompt_ids) + self.max_new_tokens for request in requests]
+        lengths = [len(request.prompt_ids) + self.settings.max_new_tokens for request in requests]
         order = sorted(range(len(requests)), key=lambda number: requests[number].prompt_ids)
         shared = order if self._prefill.serves else None
         for batch in padded_batches(lengths, 4 * self.max_tokens_per_batch, order=shared):
@@ -315,11 +311,11 @@ class TokenPolicy:
 
     def _logprobs_of(self, logits_KV: Tensor, tokens_K: Tensor) -> Tensor:
         """Under temperature and top-k; a token that was sampled is among the k whatever rounding says."""
-        if self.top_k > 0:
-            limits_K = torch.full_like(tokens_K, self.top_k)
+        if self.settings.top_k > 0:
+            limits_K = torch.full_like(tokens_K, self.settings.top_k)
             kept_KV = keep_likeliest(logits_KV, limits_K)
             logits_KV = kept_KV.scatter(1, tokens_K[:, None], logits_KV.gather(1, tokens_K[:, None]))
-        wide_KV = logits_KV.to(self.dtype) / self.temperature
+        wide_KV = logits_KV.to(self.dtype) / self.settings.temperature
         return wide_KV.gather(1, tokens_K[:, None])[:, 0] - wide_KV.logsumexp(dim=1)
 
     @contextmanager

@@ -57,13 +57,7 @@ NEVER_MOVE = ("attn.c_attn.bias", "key.bias")
 
 def make(kind="archer", **more):
     settings = replace(TINY, agent_type=kind, **more)
-    policy = TokenPolicy(
-        policy_model(MODEL_SEED),
-        policy_tokenizer(),
-        max_new_tokens=settings.max_new_tokens,
-        max_tokens_per_batch=settings.max_tokens_per_batch,
-        use_baseline=settings.has_value_head,
-    )
+    policy = TokenPolicy(policy_model(MODEL_SEED), policy_tokenizer(), settings)
     critic = None if kind in WITHOUT_CRITIC else critic_model(MODEL_SEED)
     return LEARNERS[kind](settings, policy, critic, Joined())
 

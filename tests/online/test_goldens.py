@@ -124,7 +124,7 @@ def test_5_published_log_probabilities_depend_on_the_batch(goldens):
 
 
 def test_5_repaired_log_probabilities_are_those_of_each_row_alone(goldens):
-    policy = TokenPolicy(golden_policy(goldens.folder), policy_tokenizer())
+    policy = TokenPolicy(golden_policy(goldens.folder), policy_tokenizer(), ArcherSettings())
     expected = goldens.expected["5_log_prob"]
     without_end = [Utterance(text, tuple(text.encode()), finished=False) for text in expected["action"]]
     close(logprobs(policy, expected["observation"], without_end), expected["one_row_at_a_time"], abs=1e-4)
@@ -222,7 +222,9 @@ def test_10_greedy_decoding(goldens):
     expected = goldens.expected["10_greedy"]
     observations = [row.observation for row in goldens.rows[:4]]
     assert policy.get_action(observations, greedy=True) == expected["get_action"]
-    repaired = TokenPolicy(golden_policy(goldens.folder), policy_tokenizer(), max_new_tokens=12)
+    repaired = TokenPolicy(
+        golden_policy(goldens.folder), policy_tokenizer(), ArcherSettings(max_new_tokens=12)
+    )
     written = repaired.sample(observations, range(4), greedy=True)
     assert [list(one.token_ids) for one in written] == expected["one_row_at_a_time_new_tokens"]
 

@@ -325,7 +325,8 @@ def test_whole_episodes_are_drawn_alike_and_a_turn_as_often_as_alone():
 
 def cloner(say=None, **more):
     settings = ArcherSettings(agent_type="online_filteredbc", grad_accum_steps=1, **more)
-    return FilteredBCLearner(settings, TokenPolicy(policy_model(), policy_tokenizer()), None, Joined(), say)
+    policy = TokenPolicy(policy_model(), policy_tokenizer(), settings)
+    return FilteredBCLearner(settings, policy, None, Joined(), say)
 
 
 @pytest.mark.parametrize("whole_games", [False, True])

@@ -24,7 +24,7 @@ OBSERVATIONS = [
 
 
 def policy_of(**more):
-    return TokenPolicy(policy_model(), policy_tokenizer(), **more)
+    return TokenPolicy(policy_model(), policy_tokenizer(), ArcherSettings(**more))
 
 
 def llama(tokenizer, **more):
@@ -34,7 +34,7 @@ def llama(tokenizer, **more):
         num_key_value_heads=2, max_position_embeddings=256, initializer_range=0.2,
         bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id,
     )  # fmt: skip
-    return TokenPolicy(LlamaForCausalLM(config), tokenizer, **more)
+    return TokenPolicy(LlamaForCausalLM(config), tokenizer, ArcherSettings(**more))
 
 
 def plain_logps(model, prompt, ids):
@@ -92,7 +92,7 @@ def test_text_before_the_newline_in_the_last_token_belongs_to_the_utterance():
     model.transformer.ln_f.bias.data = (
         1000 * model.transformer.wte.weight[257].detach()
     )  # it says nothing else
-    policy = TokenPolicy(model, tokenizer, max_new_tokens=8)
+    policy = TokenPolicy(model, tokenizer, ArcherSettings(max_new_tokens=8))
     (said,) = policy.sample(["Hi"], [0])
     assert said == Utterance("?", (257,), finished=True, logprobs=said.logprobs)
     assert policy.utterance("Hi\n", "Is it?").token_ids == (*b"Is it", 257)
