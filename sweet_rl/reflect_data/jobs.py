@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from sweet_rl import tracking
 from sweet_rl.chat.reflect_format import split_prompt
@@ -57,7 +57,7 @@ class Done:
     failures: tuple[Failure, ...] = ()
 
 
-class JobFile:
+class JobFile(Journal):
     """The journal of one stage's work; it is continued only with the same `settings`, and `output` is made of it in the end.
 
     `lost` are the pieces of this run that got no answer, and why.
@@ -68,23 +68,22 @@ class JobFile:
     ) -> None:
         if output is not None and not path.exists():
             new_file(output, "output", overwrite=overwrite)
-        self.path = path
         self.results: dict[str, Json] = {}
         self.failures: Counter[str] = Counter()
         self.first_failure: Failure | None = None
         self.lost: dict[str, Failure] = {}
         self._tries: Counter[str] = Counter()
-        self._journal = Journal(path, overwrite=overwrite)
+        super().__init__(path, overwrite=overwrite)
         with ExitStack() as refused:
-            refused.callback(self._journal.close)
-            if rows := self._journal.rows:
+            refused.callback(self.close)
+            if rows := self.rows:
                 line, first = rows[0]
                 if not isinstance(first.get("settings"), dict):
                     repair = "Name another output, or pass --overwrite to begin again."
                     raise DataError("is not the journal of this stage", path=path, line=line, repair=repair)
                 check_settings(first["settings"], settings, f"{str(path)!r}, line {line}")
             else:
-                self._journal.append([{"settings": dict(settings)}])
+                self.append([{"settings": dict(settings)}])
             for line, row in rows[1:]:
                 if not isinstance(key := row.get("key"), str):
                     raise DataError("must be a string", path=path, line=line, field="key", value=key)
@@ -93,12 +92,6 @@ class JobFile:
                     self.results[key] = row["result"]
             rows.clear()
             refused.pop_all()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._journal.close()
 
     def missing(self, items: Mapping[str, Item]) -> list[Job[Item]]:
         """The pieces without a result, in their order."""
@@ -114,7 +107,7 @@ class JobFile:
             done = await work(job)
             told = [asdict(failure).items() for failure in done.failures]
             failures = [{name: value for name, value in one if value not in (None, "")} for one in told]
-            await self._journal.append_soon({"key": job.key, "result": done.result, "failures": failures})
+            await self.append_soon({"key": job.key, "result": done.result, "failures": failures})
             self._tries[job.key] += 1
             self.failures.update(failure.kind for failure in done.failures)
             if done.result is not None:
@@ -128,7 +121,7 @@ class JobFile:
         try:
             await for_each(jobs, one, at_once=max(1, min(at_once, len(jobs))))
         finally:
-            await self._journal.flush()
+            await self.flush()
 
 
 def beside(output: Path, teacher: str, what: str) -> Path:
