@@ -438,9 +438,7 @@ def evaluate(world: World | str = "code", tasks: Tasks | None = None, **settings
     """
     played = world_for(world)
     if "epochs" in settings:  # another name of repeats
-        settings = {"repeats": settings["epochs"]} | {
-            name: it for name, it in settings.items() if name != "epochs"
-        }
+        settings.setdefault("repeats", settings.pop("epochs"))
     if unknown := settings.keys() - inspect.signature(simulate).parameters.keys():
         raise no_such("argument of evaluate", min(unknown), inspect.signature(simulate).parameters)
     repeats = settings.get("repeats", 1)
