@@ -81,9 +81,7 @@ def on_interrupt(words: str) -> Iterator[None]:
 
     here = threading.current_thread() is threading.main_thread()  # no other thread can take signals
     wanted = (signal.SIGTERM, signal.SIGHUP) if here else ()
-    before = {
-        one: signal.getsignal(one) for one in wanted if signal.getsignal(one) is not signal.SIG_IGN
-    }  # nohup
+    before = {one: was for one in wanted if (was := signal.getsignal(one)) is not signal.SIG_IGN}  # nohup
     for one in before:
         signal.signal(one, stop)
     try:
