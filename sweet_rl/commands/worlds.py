@@ -204,7 +204,7 @@ def serve_simulator(flags: SimulatorFlags, /) -> None:
 
     Models: scripted plays the human of a world, from its packaged prompt or from any that shows what that human
     has to know (by default: a Python function and a dialogue); echo repeats the last user message. Endpoints: /v1/chat/completions,
-    /v1/completions, /v1/models, /health, and /stats with counters; docs/backend.md says what of the API they
+    /v1/completions, /v1/models, /health, and /stats with counters; docs/world_code.md says what of the API they
     have. Latency and faults can be injected, to see how a client takes them.
     """
     import asyncio

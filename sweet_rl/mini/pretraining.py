@@ -152,7 +152,7 @@ class AgentMakingFlags(OutputDir, WorldName, Seeded, Overwriting, Quiet):
 def make_embedded_agent(flags: AgentMakingFlags, /) -> None:
     """Train an embedded agent from nothing: a tiny Llama that can play a small world.
 
-    What it reads is the world's (docs/mini.md has the packaged one's): ten minutes on one core for the mini
+    What it reads is the world's (docs/world_code.md has the packaged one's): ten minutes on one core for the mini
     benchmark, whose agent of seed 0 is the packaged one; a minute or two for a game of questions. An agent of
     the mini benchmark has to pass gates; their figures stand in its README.md and figures.json.
     """

@@ -119,7 +119,7 @@ class Answers:
     asked_with: tuple[str, ...] = ()
     prompt: str = ""
     speaker: str | None = None
-    hint: str = "see docs/backend.md."
+    hint: str = "see docs/world_code.md."
     server: str = "start a server"
 
     def __post_init__(self) -> None:

@@ -1,6 +1,6 @@
 """The world of the embedded agent: what a shop charges for two of twelve extras, which only the human knows.
 
-A dialogue is won by asking about the right ones before the turns run out. Three worlds share it (docs/mini.md): in
+A dialogue is won by asking about the right ones before the turns run out. Three worlds share it (docs/world_code.md): in
 `usual` nine in ten are of four usual extras; in `trades` each of up to 40 trades has four of its own; in `easy` the
 request names the two, and what is to be learnt is not to make the mistakes of a noisy teacher.
 """

@@ -1,4 +1,4 @@
-"""The mini benchmark: a ColBench that fits on a laptop, generated from a seed; its four worlds: docs/mini.md.
+"""The mini benchmark: a ColBench that fits on a laptop, generated from a seed; its four worlds: docs/world_code.md.
 
 The first k rows of a longer list are the shorter list; the splits never share a set of rules. Published behaviour:
 docs/published/sweet_rl.md#files.
