@@ -30,9 +30,8 @@ import sweet_rl
 from sweet_rl.chat import Span, load_tokenizer
 from sweet_rl.policies.transformers import TransformersPolicy
 from sweet_rl.preferences import candidates
+from sweet_rl.preferences.pairs import draw_pairs, pair_row, with_solution
 from sweet_rl.preferences.ranking import encoding_by, end_token_of, own_tokens
-from sweet_rl.preferences.step_pairs import draw_pairs, pair_row
-from sweet_rl.preferences.trajectory_pairs import with_solution
 from sweet_rl.records import replace_rows, trajectory_to_row
 from sweet_rl.training.data import read_pairs
 from sweet_rl.training.encoding import Branch, Encoded, Side, TurnEncoder

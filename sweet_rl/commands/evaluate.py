@@ -24,8 +24,7 @@ from sweet_rl.flags import flags_of, group
 from sweet_rl.flags.shared import Evaluation, GraderName, Margin, Quiet, Regrade
 from sweet_rl.grading import GRADERS, fields_by
 from sweet_rl.grading.report import failed_words, graded_with_own, repeats_words
-from sweet_rl.preferences.step_pairs import dialogue_hard_negatives
-from sweet_rl.preferences.trajectory_pairs import margin_pairs, pair_rows, trajectory_pairs
+from sweet_rl.preferences.pairs import dialogue_hard_negatives, margin_pairs, pair_rows, trajectory_pairs
 from sweet_rl.records import locked, read_rows, replace_rows, stamp_of, trajectories_from_rows
 from sweet_rl.records.rows import group_by_identity, group_by_task, repeats_of
 from sweet_rl.runs import new_file

@@ -21,7 +21,7 @@ from sweet_rl.flags.models import Metric, Placement
 from sweet_rl.flags.shared import BatchSize, Evaluation, FanOut, Margin, Quiet, Regrade, TempPath
 from sweet_rl.grading.pages import need_page_metrics
 from sweet_rl.grading.report import graded_with, shown
-from sweet_rl.preferences.trajectory_pairs import turn_pair_rows
+from sweet_rl.preferences.pairs import turn_pair_rows
 from sweet_rl.types import Failure, Json
 
 if TYPE_CHECKING:

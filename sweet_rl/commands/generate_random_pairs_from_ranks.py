@@ -31,8 +31,20 @@ from sweet_rl.flags.shared import (
     SavedPath,
     Seeded,
 )
-from sweet_rl.preferences import step_pairs
 from sweet_rl.preferences.candidates import Candidates, candidates_from_rows
+from sweet_rl.preferences.pairs import (
+    StepPair,
+    draw_pairs,
+    hard_negatives,
+    pair_row,
+    published_draws,
+    right_pairs,
+    shown_pairs,
+    succeeded,
+    twin,
+    twins_of,
+    why_unusable,
+)
 from sweet_rl.records import load_trajectories, read_rows, replace_file, replace_rows, trajectories_from_rows
 from sweet_rl.runs import new_file
 from sweet_rl.types import Json, digest
@@ -86,7 +98,7 @@ class StepPairFlags(Files, Margin, HardNegatives, MinReward, Tokenizer, Seeded, 
 
     @property
     def rule(self) -> dict[str, Any]:
-        """Which pairs there may be (`sweet_rl.preferences.step_pairs.allowed_pairs`)."""
+        """Which pairs there may be (`sweet_rl.preferences.pairs.allowed_pairs`)."""
         return {"draws": self.draws, "margin": self.margin, "min_score": self.min_score}
 
 
@@ -145,32 +157,30 @@ def generate_random_pairs_from_ranks(flags: StepPairFlags, /) -> None:
             )
     rng = random.Random(flags.seed)
     if flags.published:
-        drawn = step_pairs.published_draws(
-            rows, flags.num_pairs, rng, get_sft=flags.get_sft, path=flags.input_path
-        )
+        drawn = published_draws(rows, flags.num_pairs, rng, get_sft=flags.get_sft, path=flags.input_path)
     elif flags.get_sft:
         drawn = []
         for row in rows:  # both sides are one candidate, of which no text comes twice
             texts = [candidate.text for candidate in row.candidates]
             places = [place for place, text in enumerate(texts) if texts.index(text) == place]
             singles = rng.sample(places, min(flags.num_pairs, len(places)))
-            drawn.append([step_pairs.StepPair(place, place) for place in singles])
+            drawn.append([StepPair(place, place) for place in singles])
     else:
-        drawn = [step_pairs.draw_pairs(row, flags.num_pairs, rng, **flags.rule) for row in rows]
+        drawn = [draw_pairs(row, flags.num_pairs, rng, **flags.rule) for row in rows]
     pairs: list[dict[str, Json]] = [
-        step_pairs.pair_row(row, pair, end_token=end, no_prompt=flags.no_prompt, published=flags.published)
+        pair_row(row, pair, end_token=end, no_prompt=flags.no_prompt, published=flags.published)
         for row, end, row_pairs in zip(rows, end_tokens, drawn, strict=True)
         for pair in row_pairs
     ]
     if not pairs:
         raise UsageError(
-            f"No row of {flags.input_path!r} gives a pair: {step_pairs.why_unusable(rows, **flags.rule)}. Sample more "
+            f"No row of {flags.input_path!r} gives a pair: {why_unusable(rows, **flags.rule)}. Sample more "
             "candidates (--best_of_n), or at a higher temperature."
         )
     guards: list[dict[str, Json]] = []
     for row, end, row_pairs in zip(rows, end_tokens, drawn, strict=True) if flags.hard_negatives else ():
         more: dict[str, Any] = {"end_token": end, "no_prompt": flags.no_prompt}
-        guards += step_pairs.hard_negatives(row, row_pairs, flags.hard_negatives, rng, **more)
+        guards += hard_negatives(row, row_pairs, flags.hard_negatives, rng, **more)
     if flags.twins:
         held, wanted = _twins(rows, end_tokens, flags), round(flags.twins * len(pairs))
         if len(held) < wanted:
@@ -185,7 +195,7 @@ def generate_random_pairs_from_ranks(flags: StepPairFlags, /) -> None:
     unused = [row for row, row_pairs in zip(rows, drawn, strict=True) if not row_pairs]
     print(f"{len(pairs)} pairs of {len(rows) - len(unused)} turns are in {flags.output_path}.")
     if unused:
-        print(f"{len(unused)} turns gave none: {step_pairs.why_unusable(unused, **flags.rule)}.")
+        print(f"{len(unused)} turns gave none: {why_unusable(unused, **flags.rule)}.")
     for kind, count in Counter(row["guard"] for row in guards).items():
         print(f"{count} rows of {kind}s are among them.")
     if flags.get_sft:
@@ -195,7 +205,7 @@ def generate_random_pairs_from_ranks(flags: StepPairFlags, /) -> None:
         scores = [score or 0.0 for score in row.scores or ()]
         margins += [scores[pair.chosen] - scores[pair.rejected] for pair in row_pairs]
     print(f"Scores of a pair differ by {fmean(margins):.3g} in the mean.")
-    if judge is not None and (found := step_pairs.right_pairs(rows, drawn, judge)):
+    if judge is not None and (found := right_pairs(rows, drawn, judge)):
         total = sum(found)
         print(
             f"By the oracle of {flags.oracle_of}, {found.right / total:.1%} of the pairs are right, "
@@ -212,9 +222,9 @@ def _twins(
     least = 1.0 if flags.min_reward is None else flags.min_reward
     if flags.twins_from is None:
         found = [
-            step_pairs.twin(row, end_token=end, no_prompt=flags.no_prompt)
+            twin(row, end_token=end, no_prompt=flags.no_prompt)
             for row, end in zip(rows, end_tokens, strict=True)
-            if step_pairs.succeeded(row, least)
+            if succeeded(row, least)
         ]
         held = [one for one in found if one is not None]
     else:
@@ -222,7 +232,7 @@ def _twins(
             one
             for trajectory in load_trajectories(flags.twins_from)
             if trajectory.reward is not None and trajectory.reward >= least
-            for one in step_pairs.twins_of(trajectory, end_token=end_tokens[0], no_prompt=flags.no_prompt)
+            for one in twins_of(trajectory, end_token=end_tokens[0], no_prompt=flags.no_prompt)
         ]
     if not held:
         raise UsageError(
@@ -273,7 +283,7 @@ def picture_pairs(flags: PicturePairFlags, /) -> None:
 
         shown |= asyncio.run(_rendered(missing, output, flags))
     targets = [shown[task.ground_truth] for task in tasks]
-    rows = step_pairs.shown_pairs(read_rows(flags.pairs_path), trajectories, targets, path=flags.pairs_path)
+    rows = shown_pairs(read_rows(flags.pairs_path), trajectories, targets, path=flags.pairs_path)
     tracking.writes(output)
     replace_rows(output, rows)
     print(f"{len(rows):,} pairs are in {output}.")

@@ -56,6 +56,7 @@ from sweet_rl.preferences.credit import (
     summary,
     turn_digest,
 )
+from sweet_rl.preferences.pairs import key_fields, twice
 from sweet_rl.preferences.ranking import (
     SWAPPED,
     Model,
@@ -67,7 +68,6 @@ from sweet_rl.preferences.ranking import (
     said_of_scores,
     with_others_solutions,
 )
-from sweet_rl.preferences.trajectory_pairs import key_fields, twice
 from sweet_rl.records import Journal, read_rows, trajectories_from_rows
 from sweet_rl.runs.facts import trained_from
 from sweet_rl.types import Json
@@ -386,7 +386,7 @@ def credit(flags: CreditFlags, scorers: ScorerFlags, /) -> None:
             f"{flags.saved_path!r} holds no agent turns. Make trajectories with sweet-rl simulate_interactions."
         )
     ways = tuple(way for way in WAYS if getattr(flags, way)) or WAYS
-    settings = facts_of(flags) | {way: way in ways for way in WAYS}
+    settings = facts_of(name, flags.reference_model, flags.advantage) | {way: way in ways for way in WAYS}
     called = Path(name).resolve().name if Path(name).is_dir() else name.replace("/", "_")
     saved = Path(flags.saved_path)
     output = Path(flags.output_path or saved.with_name(f"{saved.stem}.credit.{called}.jsonl"))

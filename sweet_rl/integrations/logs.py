@@ -22,7 +22,7 @@ from urllib.parse import quote
 from sweet_rl.chat import as_json
 from sweet_rl.errors import DataError
 from sweet_rl.preferences.credit import credit_in
-from sweet_rl.preferences.trajectory_pairs import KEY_FIELDS
+from sweet_rl.preferences.pairs import KEY_FIELDS
 from sweet_rl.records import replace_file, task_from_row, trajectory_from_row, trajectory_to_row
 from sweet_rl.types import AgentTurn, Failure, Json, Message, StopReason, Trajectory
 from sweet_rl.version import __version__

@@ -129,7 +129,7 @@ def serve_credit(flags: ServeCreditFlags, scorers: ScorerFlags, /) -> None:
     key_in(scorers.api_key_var)
     if flags.reference_model is None:
         flags = replace(flags, reference_model=trained_from(str(flags.critic)))
-    facts = facts_of(flags)
+    facts = facts_of(str(flags.critic), flags.reference_model, flags.advantage)
 
     def ready(port: int) -> None:
         if not flags.quiet:

@@ -25,17 +25,18 @@ from sweet_rl.preferences.credit import (
     TurnCredit,
     check_reference,
     credited,
+    facts_of,
     hidden_of,
     messages_of,
     own_turns,
 )
 from sweet_rl.preferences.credit import View as TurnView
+from sweet_rl.preferences.pairs import margin_pairs, pair_rows, trajectory_pairs
 from sweet_rl.preferences.ranking import Model, encoding_of
-from sweet_rl.preferences.trajectory_pairs import margin_pairs, pair_rows, trajectory_pairs
 from sweet_rl.records import replace_rows, trajectory_to_row
 from sweet_rl.records.rows import group_by_task
 from sweet_rl.runs import new_file
-from sweet_rl.runs.facts import identity_of, trained_from
+from sweet_rl.runs.facts import trained_from
 from sweet_rl.types import Json, Trajectory
 from sweet_rl.viewer.design import DesignContents
 from sweet_rl.viewer.export import export
@@ -90,11 +91,7 @@ class Critic:
             reference = _model(reference_model, str(reference_model), device=device, dtype=dtype)
         chat = cache(lambda: TokenizerChat.from_pretrained(own))
         self.dialogue_critic = DialogueCritic(critic, reference, chat, advantage)
-        self.facts: dict[str, Json] = {
-            "critic": identity_of(path),
-            "reference": None if reference_model is None else identity_of(reference_model),
-            "advantage": advantage,
-        }
+        self.facts: dict[str, Json] = facts_of(path, reference_model, advantage)
 
     def credit(self, hidden: str | None, dialogue: Dialogue) -> list[float | None]:
         """The advantage of every agent turn of a dialogue, in nats per token; None where there is no score (`views` says why).

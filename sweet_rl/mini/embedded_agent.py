@@ -25,7 +25,7 @@ from sweet_rl.chat.turns import between_marks
 from sweet_rl.errors import UsageError
 from sweet_rl.mini.pretraining import Figure, Phase, PretrainingTexts, Text
 from sweet_rl.online.tiny_models import byte_level
-from sweet_rl.preferences.trajectory_pairs import with_solution
+from sweet_rl.preferences.pairs import with_solution
 from sweet_rl.prompts import load_prompt
 from sweet_rl.types import derive_seed
 

@@ -31,7 +31,7 @@ from sweet_rl.players import (
 from sweet_rl.policies import POLICIES, giving
 from sweet_rl.policies.reflective import Recap, ReflectivePolicy
 from sweet_rl.policies.scripted import MarkovPolicy, ScriptedPolicy
-from sweet_rl.preferences.ranking import encoding_of
+from sweet_rl.preferences.ranking import BestOfN, encoding_of
 from sweet_rl.prompts import load_prompt, prompt_digest
 from sweet_rl.types import Json, Task
 from sweet_rl.users import USERS
@@ -247,8 +247,6 @@ class Cast:
             raise UsageError(
                 f"--agent_model {agent.agent_model!r} has one reply only; a --critic has nothing to choose from. Name a model."
             )
-        from sweet_rl.preferences.best_of_n import BestOfN
-
         try:
             from sweet_rl.training.scoring import CandidateScorer
         except ImportError as error:

@@ -20,14 +20,7 @@ from sweet_rl.concurrency import for_each
 from sweet_rl.contracts import Sampler
 from sweet_rl.errors import DataError, EpisodeError, UsageError
 from sweet_rl.flags.shared import Continuing
-from sweet_rl.preferences.trajectory_pairs import (
-    KEY_FIELDS,
-    TurnKey,
-    key_fields,
-    key_of,
-    twice,
-    with_solution,
-)
+from sweet_rl.preferences.pairs import KEY_FIELDS, TurnKey, key_fields, key_of, twice, with_solution
 from sweet_rl.records import Journal, trajectories_from_rows
 from sweet_rl.runs import HOW_TO_MIX, check_settings, finish, open_journal
 from sweet_rl.types import AgentTurn, Completion, Failure, FinishReason, Json, Message, derive_seed, digest

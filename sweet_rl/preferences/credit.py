@@ -12,14 +12,15 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from sweet_rl.chat import ChatFormat
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.preferences.candidates import Candidate, Candidates
+from sweet_rl.preferences.pairs import TurnKey, key_fields, key_of
 from sweet_rl.preferences.ranking import Encoding, Model, reduced
-from sweet_rl.preferences.trajectory_pairs import TurnKey, key_fields, key_of
 from sweet_rl.records import message_from_row, read_rows
 from sweet_rl.runs.facts import identity_of
 from sweet_rl.types import AgentTurn, Json, Message, Trajectory, digest
@@ -128,18 +129,17 @@ async def credited(
 
 async def _scored(turns: Sequence[Candidates], model: Model, *, told: bool) -> list[float | None]:
     """One score for each turn; those without a prompt are not asked about."""
-
-    def in_tokens(turn: Candidates) -> Candidates:
-        """With the sampler's token ids only where they spell the turn's text in this tokenizer."""
-        (own,) = turn.candidates
-        is_own = own.token_ids is None or spells(own, model.encoding)
-        return replace(turn, tokenizer=model.encoding.digest) if is_own else turn
-
-    places = [place for place, turn in enumerate(turns) if turn.prompt]
-    values = await reduced([in_tokens(turns[place]) for place in places], model, with_ground_truth=told)
-    found: list[float | None] = [None] * len(turns)
-    for place, (value,) in zip(places, values, strict=True):
-        found[place] = value
+    asked, found = list[Candidates](), list[float | None]()
+    for turn in turns:
+        if (
+            turn.prompt
+        ):  # with the sampler's token ids only where they spell the turn's text in this tokenizer
+            (own,) = turn.candidates
+            is_own = own.token_ids is None or spells(own, model.encoding)
+            asked.append(replace(turn, tokenizer=model.encoding.digest) if is_own else turn)
+    values = iter(await reduced(asked, model, with_ground_truth=told))
+    for turn in turns:
+        found.append(next(values)[0] if turn.prompt else None)
     return found
 
 
@@ -215,13 +215,12 @@ def credit_in(path: str | Path, trajectories: Sequence[Trajectory]) -> list[list
             line, scored = known.get(turn.key, (0, None))
             own = turn_digest(turn.prompt, turn.candidates[0].text)
             if scored is not None and scored["turn_digest"] != own:
-                raise DataError(
+                problem, value = (
                     f"is of another text than turn {turn.key[2]} of {turn.key[:2]}",
-                    path=path,
-                    line=line,
-                    field="turn_digest",
-                    value=scored["turn_digest"],
-                    repair=_AGAIN,
+                    scored["turn_digest"],
+                )
+                raise DataError(
+                    problem, path=path, line=line, field="turn_digest", value=value, repair=_AGAIN
                 )
             found[-1].append(scored)
     return found
@@ -251,12 +250,34 @@ def messages_of(dialogue: Dialogue, name: str = "dialogue") -> list[Message]:
     given: Any = dialogue
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise DataError("must be a list of messages", field=name, value=dialogue)
-    messages = [_message(entry, f"{name}[{place}]") for place, entry in enumerate(dialogue)]
+    messages: list[Message] = []
+    for place, entry in enumerate(given):
+        where, message = f"{name}[{place}]", entry
+        if not isinstance(entry, Message):
+            if not isinstance(entry, Mapping):
+                repair = 'Like {"role": "user", "content": "..."}.'
+                raise DataError("must be a message", field=where, value=entry, repair=repair)
+            if entry.get("tool_calls") or entry.get("role") == "tool":
+                repair = "A critic reads texts: leave it out, or write it as text."
+                raise DataError(
+                    "has calls of tools, which are no dialogue of texts", field=where, repair=repair
+                )
+            content = entry.get("content")
+            for part in content if isinstance(content, list) else ():  # as chat APIs have it
+                if not isinstance(part, Mapping) or not isinstance(part.get("text"), str):
+                    repair = "A critic reads texts: pictures cannot be shown to it here."
+                    problem = "has a part that is no text"
+                    raise DataError(problem, field=f"{where}.content", value=part, repair=repair)
+            if isinstance(content, list):
+                content = "".join(part["text"] for part in content)
+            row = {"input": ""} if entry.get("role") == "assistant" else {}
+            message = message_from_row({**row, **entry, "content": content}, where)
+        messages.append(message)
     for place, message in enumerate(messages):
         _check_text(message.content, f"{name}[{place}].content")
-        if place == 0 and message.role == "assistant" and not getattr(message, "input", ""):
-            repair = "Put what it was asked before it, or its prompt in `input`."
-            raise DataError("is a turn of the agent behind nothing", field=f"{name}[0]", repair=repair)
+    if messages and messages[0].role == "assistant" and not getattr(messages[0], "input", ""):
+        repair = "Put what it was asked before it, or its prompt in `input`."
+        raise DataError("is a turn of the agent behind nothing", field=f"{name}[0]", repair=repair)
     return messages
 
 
@@ -269,21 +290,12 @@ def hidden_of(value: Json, name: str) -> str | None:
     return value
 
 
-def turns_of(
-    number: int, hidden: str | None, messages: Sequence[Message], chat: Callable[[], ChatFormat]
-) -> list[Candidates]:
-    """The agent's turns as they are scored, in order."""
-    turns: list[Candidates] = []
-    for place, message in enumerate(messages):
-        if message.role != "assistant":
-            continue
-        taken = message
-        if not isinstance(taken, AgentTurn):
-            taken = AgentTurn("assistant", message.content, output=message.content)
-        if not taken.input:
-            taken = replace(taken, input=chat().render(messages[:place]))
-        turns.append(own_turn(("", number, len(turns)), taken, hidden or ""))
-    return turns
+def _check_text(text: str, name: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        repair = "Replace half surrogates, as by text.encode(errors='replace').decode()."
+        raise DataError("is no text that can be tokenised", field=name, value=text, repair=repair) from error
 
 
 class DialogueCritic:
@@ -310,67 +322,29 @@ class DialogueCritic:
         """What the critic says of every agent turn, dialogue by dialogue."""
         if len(hidden) != len(dialogues):
             raise UsageError(f"{len(hidden)} pieces of hidden information for {len(dialogues)} dialogues.")
-        given = enumerate(zip(hidden, dialogues, strict=True))
-        turns = [turns_of(number, told, one, self._chat) for number, (told, one) in given]
+        turns: list[list[Candidates]] = []
+        for number, (told, messages) in enumerate(zip(hidden, dialogues, strict=True)):
+            turns.append([])
+            for place, message in enumerate(messages):
+                if message.role == "assistant":
+                    taken = message
+                    if not isinstance(taken, AgentTurn):
+                        taken = AgentTurn("assistant", message.content, output=message.content)
+                    if not taken.input:
+                        taken = replace(taken, input=self._chat().render(messages[:place]))
+                    turns[-1].append(own_turn(("", number, len(turns[-1])), taken, told or ""))
         found: dict[TurnKey, View | None] = {}
         for tells in (True, False):
-            asked = [
-                turn
-                for told, own in zip(hidden, turns, strict=True)
-                if (told is not None) is tells
-                for turn in own
-            ]
-            check_reference(asked, self.critic, self.reference)
             way: Way = "hidden" if tells else "without_hidden"
+            of_way = (own for told, own in zip(hidden, turns, strict=True) if (told is not None) is tells)
+            asked = list(chain.from_iterable(of_way))
+            check_reference(asked, self.critic, self.reference)
             for one in await credited(asked, self.critic, self.reference, (way,), advantage=self.advantage):
                 found[one.key] = getattr(one, way)
         return [[found[turn.key] or View() for turn in own] for own in turns]
 
 
-def _message(entry: Message | Mapping[str, Json], name: str) -> Message:
-    if isinstance(entry, Message):
-        return entry
-    if not isinstance(entry, Mapping):
-        raise DataError(
-            "must be a message", field=name, value=entry, repair='Like {"role": "user", "content": "..."}.'
-        )
-    if entry.get("tool_calls") or entry.get("role") == "tool":
-        raise DataError(
-            "has calls of tools, which are no dialogue of texts",
-            field=name,
-            repair="A critic reads texts: leave it out, or write it as text.",
-        )
-    row = {**entry, "content": _text(entry.get("content"), name)}
-    return message_from_row({"input": "", **row} if row.get("role") == "assistant" else row, name)
-
-
-def _check_text(text: str, name: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        repair = "Replace half surrogates, as by text.encode(errors='replace').decode()."
-        raise DataError("is no text that can be tokenised", field=name, value=text, repair=repair) from error
-
-
-def _text(content: Json, name: str) -> Json:
-    """A content of parts, as chat APIs have it, as one text."""
-    if not isinstance(content, list):
-        return content
-    for part in content:
-        if not isinstance(part, Mapping) or not isinstance(part.get("text"), str):
-            raise DataError(
-                "has a part that is no text",
-                field=f"{name}.content",
-                value=part,
-                repair="A critic reads texts: pictures cannot be shown to it here.",
-            )
-    return "".join(part["text"] for part in content)
-
-
-def facts_of(flags: Any) -> dict[str, Json]:
+def facts_of(critic: str | Path, reference: str | Path | None, advantage: Advantage) -> dict[str, Json]:
     """What decides about a score: a file may be continued only with the same. Models go by their content."""
-    return {
-        "critic": identity_of(str(flags.critic)),
-        "reference": None if flags.reference_model is None else identity_of(flags.reference_model),
-        "advantage": flags.advantage,
-    }
+    known = None if reference is None else identity_of(reference)
+    return {"critic": identity_of(critic), "reference": known, "advantage": advantage}

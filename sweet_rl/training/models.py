@@ -28,8 +28,6 @@ from sweet_rl.training import checkpoints
 from sweet_rl.training.settings import ModelSettings
 from sweet_rl.training.vision import Vision
 
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-
 
 def load_tokenizers(settings: ModelSettings) -> Any:
     """The tokenizer of the policy, after a check that the reference has the same one."""
@@ -92,34 +90,29 @@ def critic_kind(config: Any) -> Any:
 def _loaded(
     kind_of: Callable[[Any], Any], name: str, settings: ModelSettings, **more: Any
 ) -> tuple[Any, Collection[str]]:
-    """The model, and the names of weights that its checkpoint lacks."""
-    options: dict[str, Any] = {"dtype": _DTYPES.get(settings.dtype, torch.float32)}
-    if (attention := _attention(settings)) != "auto":
-        options["attn_implementation"] = attention
-    if settings.load_in_4bit:
-        options["quantization_config"] = quantization(
-            "--load_in_4bit",
-            load_in_4bit=True,
-            bnb_4bit_compute_dtype=torch.bfloat16,
-            bnb_4bit_use_double_quant=True,
-            bnb_4bit_quant_type="nf4",
-        )
-    return pretrained(name, kind_of, **options, **more)
+    """The model, and the names of weights that its checkpoint lacks.
 
-
-def _attention(settings: ModelSettings) -> str:
-    """What is asked for; --flash_attn, which computes the same, gives way where it cannot be had."""
+    --flash_attn computes the same as torch's own attention, and gives way where it cannot be had.
+    """
     from transformers.utils.import_utils import is_flash_attn_2_available
 
-    if settings.attention != "flash_attention_2" and not settings.flash_attn:
-        return settings.attention
-    if is_flash_attn_2_available():
-        return "flash_attention_2"
-    lacks = "needs a CUDA device and the package flash-attn"
-    if settings.attention == "flash_attention_2":
-        raise UsageError(f"--attention flash_attention_2 {lacks}; auto is about as fast.")
-    print(f"Note: --flash_attn {lacks}; torch's own fused attention takes its place.", file=sys.stderr)
-    return settings.attention
+    attention, demanded = settings.attention, settings.attention == "flash_attention_2"
+    if (demanded or settings.flash_attn) and is_flash_attn_2_available():
+        attention = "flash_attention_2"
+    elif demanded or settings.flash_attn:
+        lacks = "needs a CUDA device and the package flash-attn"
+        if demanded:
+            raise UsageError(f"--attention flash_attention_2 {lacks}; auto is about as fast.")
+        print(f"Note: --flash_attn {lacks}; torch's own fused attention takes its place.", file=sys.stderr)
+    options: dict[str, Any] = {
+        "dtype": torch.bfloat16 if settings.dtype == "bfloat16" else torch.float32,
+        **({} if attention == "auto" else {"attn_implementation": attention}),
+    }
+    if settings.load_in_4bit:
+        kind = {"bnb_4bit_use_double_quant": True, "bnb_4bit_quant_type": "nf4"}
+        kind |= {"bnb_4bit_compute_dtype": torch.bfloat16, "load_in_4bit": True}
+        options["quantization_config"] = quantization("--load_in_4bit", **kind)
+    return pretrained(name, kind_of, **options, **more)
 
 
 def quantization(flags: str, **options: Any) -> Any:

@@ -174,7 +174,6 @@ def training_arguments(settings: TrainSettings, accumulation: int) -> TrainingAr
         weight_decay=settings.l2,
         adam_beta1=settings.betas[0],
         adam_beta2=settings.betas[1],
-        adam_epsilon=1e-8,
         max_grad_norm=settings.max_norm,
         optim="adamw_torch_fused" if cuda and engine != "deepspeed" else "adamw_torch",
         logging_steps=settings.logging_steps,

@@ -21,7 +21,7 @@ from typing import Any, Final, TypeAlias
 
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.preferences.credit import turn_digest
-from sweet_rl.preferences.trajectory_pairs import with_solution
+from sweet_rl.preferences.pairs import with_solution
 from sweet_rl.records import trajectory_from_row
 from sweet_rl.records.files import parse_line
 from sweet_rl.runs import has_failed

@@ -8,7 +8,7 @@ import pytest
 import sweet_rl
 from sweet_rl.commands.rank_best_of_n import credit
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.preferences.trajectory_pairs import with_solution
+from sweet_rl.preferences.pairs import with_solution
 from sweet_rl.records import load_trajectories, replace_rows
 from tests.commands.test_step_stages import plain_mean, rows_of, trajectories
 from tests.tiny_models import tiny_tokenizer

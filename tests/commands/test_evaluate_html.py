@@ -14,7 +14,7 @@ from sweet_rl.commands.evaluate_html import PageGradingFlags, evaluate_html, run
 from sweet_rl.commands.generate_random_pairs_from_ranks import picture_pairs
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.grading.pages.metrics import WEIGHT_FREE
-from sweet_rl.preferences.trajectory_pairs import PREFIX
+from sweet_rl.preferences.pairs import PREFIX
 from sweet_rl.training.data import read_pairs
 from sweet_rl.training.settings import DataSettings
 from tests.browsers.fake_renderer import FakeRenderer

@@ -14,7 +14,7 @@ from sweet_rl.commands.evaluate import evaluate_games
 from sweet_rl.commands.evaluate_code import evaluate_code
 from sweet_rl.commands.evaluate_html import evaluate_html
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.preferences.trajectory_pairs import with_solution
+from sweet_rl.preferences.pairs import with_solution
 from sweet_rl.records import load_trajectories, read_rows, replace_rows, trajectory_to_row
 from sweet_rl.types import Score
 from tests.commands.test_credit import recorded_rows

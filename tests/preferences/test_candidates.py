@@ -6,10 +6,11 @@ import random
 
 import pytest
 
-from sweet_rl.chat import tokenizer_digest
+from sweet_rl.chat import load_tokenizer, tokenizer_digest
 from sweet_rl.errors import DataError, EpisodeError, UsageError
 from sweet_rl.preferences.candidates import candidates_from_rows, offline_turns, sample_turns, sampled_row
 from sweet_rl.preferences.credit import hidden_of, messages_of
+from sweet_rl.preferences.pairs import allowed_pairs, draw_pairs, pair_row, published_draws
 from sweet_rl.preferences.ranking import (
     context_of,
     encoding_of,
@@ -18,7 +19,6 @@ from sweet_rl.preferences.ranking import (
     published_tokens,
     reduce,
 )
-from sweet_rl.preferences.step_pairs import allowed_pairs, draw_pairs, pair_row, published_draws
 from sweet_rl.records import read_rows
 from sweet_rl.types import Completion, Failure, FinishReason, StopReason
 
@@ -26,10 +26,8 @@ from sweet_rl.types import Completion, Failure, FinishReason, StopReason
 def trajectory(description="want", *, turns=2, reward=1.0, **fields):
     history = [{"role": "user", "content": description}]
     for turn in range(turns):
-        history.append(
-            {"role": "assistant", "content": "c", "input": f"{description}|{turn}>", "output": "o"}
-        )
-        history.append({"role": "user", "content": "reply"})
+        said = {"role": "assistant", "content": "c", "input": f"{description}|{turn}>", "output": "o"}
+        history += [said, {"role": "user", "content": "reply"}]
     task = {"problem_description": description, "ground_truth": "def f(): pass"}
     row = {"task": task, "dialogue_history": history[: 2 * turns or 1], "answer": "a"}
     return row | ({} if reward is None else {"reward": reward}) | fields
@@ -39,28 +37,19 @@ def numbered(*rows):
     return list(enumerate(rows, start=1))
 
 
-def test_repeats_of_a_published_file_get_identities_of_their_own():
+def test_every_turn_of_a_file_has_an_identity_and_the_published_fields():
     turns = offline_turns(numbered(trajectory("a"), trajectory("b"), trajectory("a")))
     assert len({turn.key for turn in turns}) == 6
     assert [turn.key[1:] for turn in turns] == [(0, 0), (0, 1), (0, 0), (0, 1), (1, 0), (1, 1)]
-
-
-def test_what_cannot_be_graded_is_passed_over():
-    left_out = trajectory("b", reward=None, grades={"fixed": None, "published": 1.0})
+    left_out = trajectory("b", reward=None, grades={"fixed": None, "published": 1.0})  # cannot be graded
     turns = offline_turns(numbered(trajectory("a"), left_out))
     assert [turn.row["messages"][0]["content"] for turn in turns] == ["a", "a"]
-
-
-def test_messages_hold_the_published_fields_only():
     row = trajectory(turns=1, task_id="t", sample_index=3)
     row["dialogue_history"][1] |= {"token_ids": [1, 2], "logprobs": [-1.0, -2.0]}
     (turn,) = offline_turns(numbered(row))
     assert turn.key == ("t", 3, 0)
     assert set(turn.row["messages"][1]) == {"role", "content", "input", "output"}
-
-
-def test_an_odd_history_gives_its_turns_and_counts_those_without_input():
-    row = trajectory(turns=2)
+    row = trajectory(turns=2)  # a turn without input counts, and is none to sample for
     del row["dialogue_history"][1]["input"], row["dialogue_history"][1]["output"]
     row["dialogue_history"] += [{"role": "user", "content": "x"}, {"role": "user", "content": "y"}]
     (turn,) = offline_turns(numbered(row))
@@ -86,16 +75,12 @@ def test_files_that_are_wrong(rows, error, words):
         offline_turns(numbered(*rows), path="f.jsonl")
 
 
-@pytest.mark.parametrize("fraction", [0.0, -1.0, 1.5, float("nan")])
-def test_fractions_that_are_none(fraction):
-    with pytest.raises(UsageError, match="data_fraction"):
-        offline_turns(numbered(trajectory()), fraction)
-
-
 def test_a_fraction_is_of_the_first_trajectories():
     rows = numbered(*[trajectory(f"task{i}", turns=1) for _ in range(2) for i in range(10)])
-    first = offline_turns(rows, 0.4)
-    assert [turn.prompt for turn in first] == [f"task{i}|0>" for i in range(8)]
+    assert [turn.prompt for turn in offline_turns(rows, 0.4)] == [f"task{i}|0>" for i in range(8)]
+    for fraction in (0.0, -1.0, 1.5, float("nan")):
+        with pytest.raises(UsageError, match="data_fraction"):
+            offline_turns(rows, fraction)
 
 
 class Echo:
@@ -216,10 +201,6 @@ def load(path):
     return json.loads(path.read_text())
 
 
-def expected_rows(path):
-    return [row for _, row in read_rows(path)]
-
-
 class RecordedSampler:
     """The golden's generations, by prompt."""
 
@@ -252,7 +233,7 @@ def sampled_from(golden, **options):
 
 def test_sampled_rows_are_the_published_ones(golden):
     rows, asked = sampled_from(golden)
-    expected = expected_rows(golden / "expected_sampled.jsonl")
+    expected = [row for _, row in read_rows(golden / "expected_sampled.jsonl")]
     published = load(golden / "expected_sample_counts.json")["row_keys"]
     assert [{key: row[key] for key in published} for row in rows] == expected
     assert sorted(asked) == sorted(load(golden / "fake_generation.json")["llm_call"]["prompts"])
@@ -363,8 +344,6 @@ def test_fixed_pairs_are_the_allowed_ones_without_ties(golden):
 def test_the_header_is_the_published_one(encoding, shared):
     assert encoding.header == "<|start_header_id|>assistant<|end_header_id|>\n\n"
     assert encoding.header_length == 4
-    from sweet_rl.chat import load_tokenizer
-
     tokenizer = load_tokenizer(shared / "goldens/sweet_rl/e_dpo/tokenizer")
     assert encoding.digest == tokenizer_digest(tokenizer)
 
@@ -374,16 +353,11 @@ SAID = {"role": "assistant", "content": "What should it return?"}
 
 
 @pytest.mark.parametrize("value", [5, ["def f(): pass"], b"def f(): pass", {"a": 1}, 0.5, "\ud800"])
-def test_hidden_information_that_is_no_text_is_named(value):
-    with pytest.raises(
-        DataError, match=r"field 'hidden\[3\]' (must be a text|is no text that can be tokenised)"
-    ):
+def test_hidden_information_is_a_text_or_none(value):
+    told = r"field 'hidden\[3\]' (must be a text|is no text that can be tokenised)"
+    with pytest.raises(DataError, match=told):
         hidden_of(value, "hidden[3]")
-
-
-@pytest.mark.parametrize("value", [None, "", "def f(): pass"])
-def test_hidden_information_is_as_it_was_given(value):
-    assert hidden_of(value, "hidden") == value
+    assert [hidden_of(one, "hidden") for one in (None, "", "def f(): pass")] == [None, "", "def f(): pass"]
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,15 @@ import pytest
 
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.openai_client import RequestFailed
-from sweet_rl.preferences.best_of_n import BestOfN
 from sweet_rl.preferences.candidates import Candidates, candidates_from_rows
 from sweet_rl.preferences.ranking import (
+    BestOfN,
     Encoding,
     Moved,
     ServerScorer,
     candidate_tokens,
     context_of,
+    encoding_by,
     logprobs_of,
     moved,
     moved_scores,
@@ -43,8 +44,8 @@ def row(texts, **fields):
     return read
 
 
-def tokens(read, digest="ours"):
-    return [one.tokens for one in candidate_tokens(read, "x", encoding(digest))]
+def ids(text):
+    return tuple(map(ord, text))
 
 
 def test_the_context_is_one_string_without_added_tokens():
@@ -53,20 +54,23 @@ def test_the_context_is_one_string_without_added_tokens():
     assert whole == "In light that the final answer is: g.in"
     assert context_of(read, with_ground_truth=False) == "in"
     (one,) = candidate_tokens(read, whole, encoding())
-    assert one.context == tuple(ord(letter) for letter in whole)
+    assert one.context == ids(whole)
 
 
-def test_sampled_ids_are_kept_for_the_same_tokenizer_only():
-    read = row(["ab", "c"], additional_token_ids=[[7, END], None], tokenizer="ours")
-    assert tokens(read) == [(7, END), (ord("c"), END)]
-    assert tokens(read, "other") == [(ord("a"), ord("b"), END), (ord("c"), END)]
-    unknown = row(["ab"], additional_token_ids=[[7, END]])
-    assert tokens(unknown) == [(ord("a"), ord("b"), END)]
-
-
-def test_no_end_token_after_a_cut_and_only_one_for_nothing():
-    read = row(["ab", "", ""], additional_finish_reasons=["length", "stop", "length"])
-    assert tokens(read) == [(ord("a"), ord("b")), (END,), ()]
+@pytest.mark.parametrize(
+    ("texts", "fields", "tokenizer", "tokens"),
+    [
+        (["ab", "c"], {"additional_token_ids": [[7, END], None], "tokenizer": "ours"}, "ours", [(7, END), (*ids("c"), END)]),
+        (["ab", "c"], {"additional_token_ids": [[7, END], None], "tokenizer": "ours"}, "other", [(*ids("ab"), END), (*ids("c"), END)]),
+        (["ab"], {"additional_token_ids": [[7, END]]}, "ours", [(*ids("ab"), END)]),  # whose ids is not known
+        (["ab", "", ""], {"additional_finish_reasons": ["length", "stop", "length"]}, "ours", [ids("ab"), (END,), ()]),
+    ],
+)  # fmt: skip
+def test_sampled_ids_stay_for_the_same_tokenizer_and_nothing_that_was_cut_gets_an_end(
+    texts, fields, tokenizer, tokens
+):
+    found = candidate_tokens(row(texts, **fields), "x", encoding(tokenizer))
+    assert [one.tokens for one in found] == tokens
 
 
 class Ids:
@@ -99,8 +103,7 @@ def test_means_and_sums():
 
 @pytest.mark.parametrize("limit", [None, 2])
 def test_nothing_to_score(limit):
-    scorer = Ids()
-    empty = row([""], additional_finish_reasons=["length"])
+    scorer, empty = Ids(), row([""], additional_finish_reasons=["length"])
     assert asyncio.run(logprobs_of(scorer, [candidate_tokens(empty, "x", encoding())], limit)) == [[None]]
     assert not hasattr(scorer, "contexts")
 
@@ -108,8 +111,6 @@ def test_nothing_to_score(limit):
 def test_prompts_of_servers_and_scripts_are_read_by_the_models_own_template():
     """As `train_dpo` writes them: a critic is asked about what it was trained on."""
     from sweet_rl.chat import PlainChat, TokenizerChat, as_json
-    from sweet_rl.preferences.ranking import encoding_by
-    from sweet_rl.types import Message
     from tests.tiny_models import tiny_tokenizer
 
     messages = [Message("system", "Be terse."), Message("user", "what?")]
@@ -161,25 +162,23 @@ def test_each_pair_is_sent_once_as_ids_and_untempered():
         assert (body["prompt_logprobs"], body["max_tokens"], body["temperature"]) == (0, 1, 1.0)
 
 
+class Silent(Client):
+    async def complete(self, body):
+        return [{"text": "x", "prompt_logprobs": None}]
+
+
 @pytest.mark.parametrize(
-    ("models", "words"),
-    [((), "does not serve 'm', but nothing"), (({"id": "m", "owned_by": "someone"},), "only vLLM's server")],
+    ("client", "error", "words"),
+    [
+        (Client(()), UsageError, "does not serve 'm', but nothing"),
+        (Client(({"id": "m", "owned_by": "someone"},)), UsageError, "only vLLM's server"),
+        (Client(fails=True), ServiceError, r"server_error: broke.*--to_continue"),
+        (Silent(), ServiceError, "lacks the log-probabilities"),
+    ],
 )
-def test_servers_that_cannot_rank(models, words):
-    with pytest.raises(UsageError, match=words):
-        score(Client(models), [], [])
-
-
-def test_failures_say_how_to_go_on():
-    with pytest.raises(ServiceError, match=r"server_error: broke.*--to_continue"):
-        score(Client(fails=True), [[1]], [[[2], [3]]])
-
-    class Silent(Client):
-        async def complete(self, body):
-            return [{"text": "x", "prompt_logprobs": None}]
-
-    with pytest.raises(ServiceError, match="lacks the log-probabilities"):
-        score(Silent(), [[1]], [[[2]]])
+def test_servers_that_cannot_rank_or_fail(client, error, words):
+    with pytest.raises(error, match=words):
+        score(client, [[1]], [[[2], [3]]])
 
 
 def turn(task, solution, index=0):
@@ -215,12 +214,10 @@ def test_a_solution_without_a_line_of_ones_own_is_given_where_there_is_one():
     assert [told.index(row.ground_truth) for row in swapped] == [1, 3, 3, 1]
     alike = [turn("x", "a\nb"), turn("y", "a\nc"), turn("z", "b\nc")]
     assert [row.ground_truth for row in with_others_solutions(alike)] == ["a\nc", "b\nc", "a\nb"]
-
-
-def test_a_solution_that_is_a_part_of_all_others_is_not_given_its_own_text():
-    told = ["a", "a\nb", "a"]
-    swapped = with_others_solutions([turn(str(place), one) for place, one in enumerate(told)])
-    assert [row.ground_truth for row in swapped] == ["a\nb", "a", "a\nb"]
+    parts = [
+        turn(str(place), one) for place, one in enumerate(["a", "a\nb", "a"])
+    ]  # none is given its own text
+    assert [row.ground_truth for row in with_others_solutions(parts)] == ["a\nb", "a", "a\nb"]
 
 
 def test_how_far_values_move():
@@ -232,10 +229,7 @@ def test_how_far_values_move():
     assert moved([([1.0, 2.0], [11.0, 12.0])]) == Moved(1, pytest.approx(1.0), 0.0)
     assert moved([([1.0, 1.0], [2.0, 3.0])]) == Moved(1, None, 1.0)
     assert moved([([1.0], [2.0])]) is None
-
-
-def test_candidates_without_a_score_are_not_compared():
-    rows = [
+    rows = [  # candidates without a score are not compared
         {"judge_result": [2.0, None, 0.0, 5.0], "judge_result_swapped": [1.0, 9.0, 0.0, None]},
         {"judge_result": [1.0], "judge_result_swapped": [0.0]},
     ]
@@ -243,13 +237,10 @@ def test_candidates_without_a_score_are_not_compared():
     assert moved_scores(rows[1:]) is None
 
 
-END = 0
-
-
 def completion(text, logprob, *, cut=False):
-    ids = tuple(map(ord, text)) + (() if cut else (END,))
+    tokens = ids(text) + (() if cut else (END,))
     reason = FinishReason.LENGTH if cut else FinishReason.STOP
-    return Completion(text, ids, (logprob,) * len(ids), reason)
+    return Completion(text, tokens, (logprob,) * len(tokens), reason)
 
 
 class Agent:
@@ -283,16 +274,9 @@ class Critic:
     def score(self, contexts, candidates):
         self.contexts += ["".join(map(chr, context)) for context in contexts]
         return [
-            [[self.liked["".join(map(chr, filter(None, tokens)))]] * len(tokens) for tokens in row]
+            [[self.liked["".join(map(chr, tokens)).rstrip(chr(END))]] * len(tokens) for tokens in row]
             for row in candidates
         ]
-
-
-def encode(text):
-    return list(map(ord, text))
-
-
-ENCODING = Encoding(encode, encode, "", 0, (END,), "digest", str)
 
 
 def observation(turn=0, seed=3):
@@ -304,7 +288,7 @@ def taken(agent, critic, n, *seen, **how):
     """The turns that are taken."""
 
     async def play():
-        policy = BestOfN(agent, critic, ENCODING, tokenizer="digest", n=n, seed=7, **how)
+        policy = BestOfN(agent, critic, encoding(), tokenizer="ours", n=n, seed=7, **how)
         try:
             return [await policy.act(one) for one in seen or [observation()]]
         finally:
@@ -327,11 +311,8 @@ def test_the_largest_advantage_is_taken():
     assert agent.closed
 
 
-def test_of_equals_the_first():
+def test_of_equals_the_first_and_one_turn_is_the_agents_own():
     assert texts(Agent(completion("b", -1.0)), Critic(a=-2.0, b=-2.0), 2) == ["a"]
-
-
-def test_one_turn_is_the_agents_own_and_asks_no_critic():
     agent, critic = Agent(), Critic()
     assert texts(agent, critic, 1) == ["a"]
     assert agent.seeds == critic.contexts == []
@@ -360,14 +341,9 @@ def test_what_cannot_be_scored_is_not_taken():
     assert texts(agent, critic, 3) == ["a"]
 
 
-def test_a_head_gives_a_value_without_reference():
-    agent = Agent(Completion("b", (98, END), None, FinishReason.STOP))
-    critic = Critic(a=0.1, b=0.2)
+def test_a_head_gives_a_value_and_another_critic_needs_the_samplers_log_probabilities():
+    agent, critic = Agent(Completion("b", (98, END), None, FinishReason.STOP)), Critic(a=0.1, b=0.2)
+    with pytest.raises(UsageError, match="agent gives no log-probabilities"):
+        taken(agent, critic, 2)
     critic.has_value_head = True
     assert texts(agent, critic, 2) == ["b"]
-
-
-def test_a_sampler_without_log_probabilities_is_named():
-    agent = Agent(Completion("b", (98, END), None, FinishReason.STOP))
-    with pytest.raises(UsageError, match="agent gives no log-probabilities"):
-        taken(agent, Critic(a=-1.0, b=-1.0), 2)

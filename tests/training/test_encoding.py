@@ -288,7 +288,7 @@ def test_public_forms_of_texts_to_imitate(rows, tokenizer, tmp_path):
 
 def test_turns_of_a_pair_with_their_own_prompts(tmp_path):
     """What evaluate_code writes where a template strips thoughts from the history."""
-    from sweet_rl.preferences.trajectory_pairs import TrajectoryPair, pair_rows
+    from sweet_rl.preferences.pairs import TrajectoryPair, pair_rows
     from sweet_rl.records import trajectory_from_row
 
     tokenizer = tiny_tokenizer(THINKING)

@@ -95,9 +95,16 @@ def test_a_loss_of_ones_own_that_is_none(loss, message):
         check_loss(LossSettings(loss=f"{__name__}:{loss}"))
 
 
-def test_only_the_loss_of_means_wants_means():
-    wanting = {name for name in LOSSES.ours if check_loss(LossSettings(loss=name)).reduction != "sum"}
+def test_a_loss_by_its_name_and_by_its_published_switch_are_the_same():
+    def wanted(**flags):
+        found = check_loss(LossSettings(**flags))
+        return found.loss, found.reduction
+
+    wanting = {name for name in LOSSES.ours if wanted(loss=name)[1] != "sum"}
     assert wanting == {"sigmoid_norm"}
+    assert wanted(ipo=True) == wanted(loss="ipo") == ("ipo", "sum")
+    assert wanted(loss="sigmoid_norm")[1] == wanted(mean_log_prob="trajectory")[1] == "trajectory"
+    assert wanted(mean_log_prob="turn") == ("sigmoid", "turn")
 
 
 def test_rates():

@@ -10,7 +10,8 @@ import sys
 import pytest
 
 from sweet_rl.cli import load
-from sweet_rl.errors import UsageError
+from sweet_rl.errors import ServiceError, UsageError
+from sweet_rl.training import processes
 from sweet_rl.training.processes import deepspeed_config, fsdp_config, scoring_config
 from sweet_rl.training.settings import TrainSettings
 from tests.conftest import ROOT
@@ -27,11 +28,6 @@ def no_launcher(monkeypatch):
 
 def settings(**flags):
     return TrainSettings(dataset="rows.jsonl", pretrain="model", **flags).resolved()
-
-
-def write(path, **config):
-    path.write_text(json.dumps(config))
-    return str(path)
 
 
 def test_flags_become_deepspeeds_configuration():
@@ -52,19 +48,11 @@ def test_the_files_in_configs_are_taken_as_they_are(name, stage, offload):
     path = FILES / f"{name}.json"
     shards = settings(deepspeed_config=str(path), zero_stage=1, max_norm=0.5)
     assert (shards.zero_stage, shards.adam_offload) == (stage, offload)
-    config = deepspeed_config(shards)
-    theirs = json.loads(path.read_text())["zero_optimization"]
+    config, theirs = deepspeed_config(shards), json.loads(path.read_text())["zero_optimization"]
     assert config["zero_optimization"] == theirs
     assert (config["gradient_clipping"], config["bf16"]) == (0.5, {"enabled": False})
     scoring = scoring_config(shards)["zero_optimization"]
     assert (scoring["stage"], scoring.get("offload_param")) == (stage, theirs.get("offload_param"))
-
-
-def test_a_file_that_contradicts_flags_is_refused(tmp_path):
-    path = write(tmp_path / "ds.json", zero_optimization={"stage": 2}, gradient_clipping=5, custom={"a": 1})
-    assert deepspeed_config(settings(deepspeed_config=path, max_norm=5))["custom"] == {"a": 1}
-    with pytest.raises(UsageError, match=r'gradient_clipping: 5, and the flags say otherwise. Write "auto"'):
-        deepspeed_config(settings(deepspeed_config=path))
 
 
 @pytest.mark.parametrize(
@@ -74,13 +62,22 @@ def test_a_file_that_contradicts_flags_is_refused(tmp_path):
         ({"zero_optimization": {"stage": 4}}, "a section zero_optimization whose stage is"),
         ({"zero_optimization": {"stage": 2, "compute_grad_norm": False}}, "remove compute_grad_norm"),
         ({"zero_optimization": {"stage": 2}, "optimizer": {}}, "remove optimizer"),
+        (
+            {"zero_optimization": {"stage": 2}, "gradient_clipping": 5},
+            r'gradient_clipping: 5, and .* Write "auto"',
+        ),
         (None, "FileNotFoundError"),
     ],
 )
-def test_files_that_are_no_configuration(config, message, tmp_path):
-    path = str(tmp_path / "none.json") if config is None else write(tmp_path / "ds.json", **config)
+def test_files_that_are_no_configuration_or_contradict_flags(config, message, tmp_path):
+    path = tmp_path / "ds.json"
+    if config is not None:
+        path.write_text(json.dumps(config))
     with pytest.raises(UsageError, match=message):
-        settings(deepspeed_config=path)
+        deepspeed_config(settings(deepspeed_config=str(path)))
+    if config and "gradient_clipping" in config:
+        path.write_text(json.dumps(config | {"custom": {"a": 1}}))
+        assert deepspeed_config(settings(deepspeed_config=str(path), max_norm=5))["custom"] == {"a": 1}
 
 
 def test_what_accelerate_launch_was_told_is_the_default(monkeypatch):
@@ -101,36 +98,44 @@ def test_what_accelerate_launch_was_told_is_the_default(monkeypatch):
 
 def test_fsdps_configuration():
     shards = settings(shard_with="fsdp2", adam_offload=True)
-    told = {"FSDP_RESHARD_AFTER_FORWARD": "False"}
-    config = fsdp_config(shards, told, cuda=True)
+    config = fsdp_config(shards, {"FSDP_RESHARD_AFTER_FORWARD": "False"}, cuda=True)
     assert (config["version"], config["cpu_offload"], config["reshard_after_forward"]) == (2, True, "false")
     assert fsdp_config(shards, {}, cuda=False)["cpu_offload"] is False  # there is nowhere else
     with pytest.raises(UsageError, match="--shard_with must be deepspeed or fsdp2, got 'fsdp'"):
         settings(shard_with="fsdp")
 
 
-def test_engines_by_processes_and_flags(monkeypatch):
-    from sweet_rl.training import processes
+@pytest.mark.parametrize(
+    ("world", "flags", "engine", "divides_weights"),
+    [
+        (1, {}, None, False),
+        (1, {"shard_with": "fsdp2"}, None, False),
+        (1, {"adam_offload": True}, "deepspeed", False),
+        (2, {}, "deepspeed", False),
+        (2, {"zero_stage": 0}, None, False),
+        (2, {"zero_stage": 3}, "deepspeed", True),
+        (2, {"shard_with": "fsdp2"}, "fsdp2", True),
+    ],
+)
+def test_engines_by_processes_and_flags(world, flags, engine, divides_weights, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", str(world))
+    assert processes.engine_of(settings(**flags)) == engine
+    assert processes.shards_weights(settings(**flags)) is divides_weights
 
-    def engine(**flags):
-        return processes.engine_of(settings(**flags)), processes.shards_weights(settings(**flags))
 
-    monkeypatch.delenv("WORLD_SIZE", raising=False)
-    assert engine() == engine(shard_with="fsdp2") == (None, False)
-    assert engine(adam_offload=True) == ("deepspeed", False)
-    with pytest.raises(UsageError, match="--adam_offload: with one process only --shard_with deepspeed"):
-        processes.check_engine(settings(shard_with="fsdp2", adam_offload=True), cuda=False)
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    assert engine() == ("deepspeed", False)
-    assert engine(zero_stage=0) == (None, False)
-    assert engine(zero_stage=3) == ("deepspeed", True)
-    assert engine(shard_with="fsdp2") == ("fsdp2", True)
-    with pytest.raises(UsageError, match="--load_in_4bit: quantised weights are not sharded"):
-        processes.check_engine(settings(shard_with="fsdp2", load_in_4bit=True), cuda=True)
-    with pytest.raises(UsageError, match="--torch_compile works with one process only"):
-        processes.check_engine(settings(shard_with="fsdp2", torch_compile=True), cuda=True)
-    with pytest.raises(UsageError, match="on CPUs DeepSpeed computes in float32 only"):
-        processes.check_engine(settings(bf16=True), cuda=False)
+@pytest.mark.parametrize(
+    ("world", "flags", "message"),
+    [
+        (1, {"shard_with": "fsdp2", "adam_offload": True}, "--adam_offload: with one process only --shard_with deepspeed"),
+        (2, {"shard_with": "fsdp2", "load_in_4bit": True}, "--load_in_4bit: quantised weights are not sharded"),
+        (2, {"shard_with": "fsdp2", "torch_compile": True}, "--torch_compile works with one process only"),
+        (2, {"bf16": True}, "on CPUs DeepSpeed computes in float32 only"),
+    ],
+)  # fmt: skip
+def test_what_an_engine_does_not_have(world, flags, message, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", str(world))
+    with pytest.raises(UsageError, match=message):
+        processes.check_engine(settings(**flags), cuda=False)
 
 
 def test_a_checkpoint_is_of_its_engine_and_deepspeeds_of_as_many_processes(monkeypatch):
@@ -141,30 +146,27 @@ def test_a_checkpoint_is_of_its_engine_and_deepspeeds_of_as_many_processes(monke
         one = settings(load_checkpoint=True, micro_train_batch_size=micro, **shards)
         return trainer.made_from("train_dpo", one, trainer.Rows(None, [], []))
 
-    def differences(one, other):
-        return list(checkpoints.differences(one, other).values())
-
     alone, fsdp, zero = made_from(1), made_from(2, shard_with="fsdp2"), made_from(2)
-    assert differences(alone, fsdp) == ["the engine was None, is 'fsdp2'"]
-    assert differences(fsdp, made_from(3, shard_with="fsdp2", timeout_s=5)) == []
-    assert differences(zero, made_from(3)) == ["the number of processes was 2, is 3"]
-    assert differences(zero, made_from(2, zero_stage=3)) == ["--zero_stage was 2, is 3"]
+    for one, other, told in (
+        (alone, fsdp, ["the engine was None, is 'fsdp2'"]),
+        (fsdp, made_from(3, shard_with="fsdp2", timeout_s=5), []),
+        (zero, made_from(3), ["the number of processes was 2, is 3"]),
+        (zero, made_from(2, zero_stage=3), ["--zero_stage was 2, is 3"]),
+    ):
+        assert list(checkpoints.differences(one, other).values()) == told
     assert set(checkpoints.differences(alone, made_from(1, micro=4))) <= trainer.ROUNDING
 
 
 def test_only_a_lost_process_is_called_one(monkeypatch):
-    from sweet_rl.errors import ServiceError
-    from sweet_rl.training.processes import lost_processes_named
-
     monkeypatch.setenv("WORLD_SIZE", "2")
     closed = RuntimeError("[gloo/transport/tcp/pair.cc:1] Connection closed by peer [::1]:1")
-    message = r"Process 0 of 2 cannot reach the others.*--timeout_s 7"
-    with pytest.raises(ServiceError, match=message), lost_processes_named(settings(timeout_s=7)):
+    told = pytest.raises(ServiceError, match=r"Process 0 of 2 cannot reach the others.*--timeout_s 7")
+    with told, processes.lost_processes_named(settings(timeout_s=7)):
         raise closed
-    with pytest.raises(RuntimeError, match="mat1 and mat2"), lost_processes_named(settings()):
+    with pytest.raises(RuntimeError, match="mat1"), processes.lost_processes_named(settings()):
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
     monkeypatch.setenv("WORLD_SIZE", "1")
-    with pytest.raises(RuntimeError, match="gloo"), lost_processes_named(settings()):
+    with pytest.raises(RuntimeError, match="gloo"), processes.lost_processes_named(settings()):
         raise closed
 
 
@@ -317,10 +319,9 @@ print(json.dumps(ends))
 
 def launch(jobs):
     """Two processes for each job; their ends by its folder."""
-    env = os.environ | {"OMP_NUM_THREADS": "1"}
-    text = json.dumps(jobs)
+    more = {"input": json.dumps(jobs), "env": os.environ | {"OMP_NUM_THREADS": "1"}}
     done = subprocess.run(
-        [sys.executable, "-c", LAUNCHER], input=text, capture_output=True, text=True, env=env, check=False
+        [sys.executable, "-c", LAUNCHER], capture_output=True, text=True, check=False, **more
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout)
@@ -405,23 +406,18 @@ def alone(steady, tied, pairs, tmp_path_factory):
 
 @slow
 @pytest.mark.parametrize("engine", ENGINES)
-def test_two_processes_give_the_numbers_and_the_weights_of_one(engine, runs, alone):
+def test_two_processes_give_the_numbers_and_the_weights_of_one_and_each_has_its_piece(engine, runs, alone):
     root, ends = runs
     folder = root / engine / "long"
     assert ends[f"{engine}/long"] == [0, 0], output(folder)
+    named = {"zero2": "DeepSpeed ZeRO-2", "zero3": "DeepSpeed ZeRO-3", "fsdp2": "FSDP2"}[engine]
+    assert f"{named} over 2 processes" in (folder / "output-0.txt").read_text()
     ours, theirs = lines(folder), lines(alone / "long")
     assert len(theirs) == 11
     for mine, other in zip(ours, theirs, strict=True):
         for name in set(NUMBERS) & set(other):
             assert mine[name] == pytest.approx(other[name], rel=1e-5, abs=1e-5), (name, mine["step"])
     assert farthest(weights(folder), weights(alone / "long")) < 1e-5
-
-
-@slow
-@pytest.mark.parametrize("engine", ENGINES)
-def test_each_process_has_its_piece(engine, runs):
-    root, _ = runs
-    folder = root / engine / "long"
     whole = sum(tensor.numel() for tensor in weights(folder).values())
     for rank in (0, 1):
         piece, states = json.loads((folder / f"piece-{rank}.json").read_text())

@@ -14,7 +14,7 @@ from typing import Final
 from sweet_rl.mini.backend.extras import Verdict, asked_about, judge, usual_for
 from sweet_rl.mini.backend.tasks import check_trades
 from sweet_rl.preferences.candidates import Candidates, candidates_from_rows
-from sweet_rl.preferences.trajectory_pairs import key_of
+from sweet_rl.preferences.pairs import key_of
 from sweet_rl.records import load_trajectories, read_rows
 from sweet_rl.statistics import area_under_curve
 from sweet_rl.studies.results import (

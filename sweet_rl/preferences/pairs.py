@@ -1,10 +1,11 @@
-"""Pairs of single turns from ranked candidates: one of the better ones, one of the worse.
+"""Preference pairs: of whole dialogues of one task (the critic's data), and of single turns' candidates (the policy's).
 
-Which are the better ones is a rule of `DRAWS`. `halves` is the published one: it makes use of every
-candidate, and fits candidates that all differ and whose scores are spread. Where a few candidates are good
-and the others alike, most of its pairs are of two alike; `best` and `across` pair the good ones only.
+Dialogues with code (`trajectory_pairs`): a task gives pairs when its best repeat is right (reward at least 1): the first
+best one is preferred to every repeat with a smaller reward. Pages (`margin_pairs`): of any two repeats whose rewards
+differ by a margin the better one is preferred. Turns (`draw_pairs`): candidates with a larger score are preferred.
 
-Published behaviour: docs/published/sweet_rl.md#step-pairs, #in-sampling-ranking-and-pairs.
+Published behaviour: docs/published/sweet_rl.md#trajectory-pairs, #step-pairs, #grading-pages, #files,
+#in-sampling-ranking-and-pairs.
 """
 
 from __future__ import annotations
@@ -12,13 +13,134 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import combinations, pairwise
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sweet_rl.errors import DataError
-from sweet_rl.preferences.candidates import Candidates
-from sweet_rl.preferences.trajectory_pairs import TrajectoryPair, TurnKey, key_fields, with_solution
 from sweet_rl.types import AgentTurn, FinishReason, Json, Message, Trajectory, derive_seed
+
+if TYPE_CHECKING:
+    from sweet_rl.preferences.candidates import Candidates
+
+PREFIX = "In light that the final answer is: {ground_truth}."
+"""What precedes a dialogue whose reader is given the hidden solution."""
+TurnKey = tuple[str, int, int]
+"""task_id, sample_index, turn_index; the last counts the agent's turns from 0."""
+KEY_FIELDS = ("task_id", "sample_index", "turn_index")
+"""The fields of a row that hold its key."""
+HARD_NEGATIVE, TWIN = "hard negative", "twin"
+"""What the field `guard` of a row says that is no ordinary pair."""
+INTRODUCTION = "In light that the final answer is this page:"
+
+
+def with_solution(prompt: str, ground_truth: str) -> str:
+    """The prompt as the critic reads it: the hidden solution directly before it."""
+    return PREFIX.format(ground_truth=ground_truth) + prompt
+
+
+def key_of(row: Mapping[str, Json]) -> TurnKey:
+    """The identity of a row that our stages wrote."""
+    return row.get("task_id", ""), row.get("sample_index", 0), row.get("turn_index", 0)
+
+
+def key_fields(key: TurnKey) -> dict[str, Json]:
+    """The identity as fields of a row."""
+    return dict(zip(KEY_FIELDS, key, strict=True))
+
+
+def twice(path: str | Path | None, line: int, field: str, value: Json, earlier: int) -> DataError:
+    """The error of a row with the same identity as line `earlier`."""
+    repair = f"Delete this line or line {earlier}."
+    return DataError("is in the file twice", path=path, line=line, field=field, value=value, repair=repair)
+
+
+class TrajectoryPair(NamedTuple):
+    """Row indices of the preferred and the other repeat of one task."""
+
+    chosen: int
+    rejected: int
+
+
+def trajectory_pairs(
+    rewards: Sequence[float], groups: Sequence[Sequence[int]], usable: Sequence[bool] | None = None
+) -> list[TrajectoryPair]:
+    """All pairs, in task order, then repeat order.
+
+    `rewards` and `usable` are of rows, `groups` the places of each task's repeats
+    (`sweet_rl.records.rows.group_by_task`). A row without a final agent turn is not usable.
+    """
+    pairs: list[TrajectoryPair] = []
+    for group in groups:
+        members = [row for row in group if usable is None or usable[row]]
+        best = max((rewards[row] for row in members), default=0.0)
+        if best >= 1:
+            chosen = next(row for row in members if rewards[row] == best)
+            pairs += [TrajectoryPair(chosen, row) for row in members if rewards[row] < best]
+    return pairs
+
+
+def margin_pairs(
+    rewards: Sequence[float | None],
+    groups: Sequence[Sequence[int]],
+    margin: float,
+    usable: Sequence[bool] | None = None,
+) -> list[TrajectoryPair]:
+    """All pairs of repeats whose rewards differ by `margin` (above 0) or more, in task order, then repeat order.
+
+    Rows without a reward stand in no pair; otherwise as `trajectory_pairs`.
+    """
+    pairs: list[TrajectoryPair] = []
+    for group in groups:
+        members = [row for row in group if usable is None or usable[row]]
+        known = [(row, reward) for row in members if (reward := rewards[row]) is not None]
+        for (row, reward), (later, other) in combinations(known, 2):
+            if abs(reward - other) >= margin:
+                pairs.append(TrajectoryPair(row, later) if reward > other else TrajectoryPair(later, row))
+    return pairs
+
+
+def pair_rows(
+    trajectories: Sequence[Trajectory], pairs: Sequence[TrajectoryPair], *, with_ground_truth: bool
+) -> list[dict[str, Json]]:
+    """The pairs as rows of a published preference file: `{"chosen": text, "rejected": text}`.
+
+    A text is the last turn's prompt and output. Where that does not hold what an earlier turn was given and
+    wrote (a chat template that strips thoughts from the history), the row has `chosen_turns` or
+    `rejected_turns`, too: every turn of the agent as `{"input", "output"}`.
+    """
+    rows = []
+    for pair in pairs:
+        row: dict[str, Json] = {}
+        for side, number in (("chosen", pair.chosen), ("rejected", pair.rejected)):
+            turns = _turns_of(trajectories[number], with_ground_truth=with_ground_truth)
+            row[side] = turns[-1]["input"] + turns[-1]["output"]
+            if any(not two["input"].startswith(one["input"] + one["output"]) for one, two in pairwise(turns)):
+                row[f"{side}_turns"] = turns
+        rows.append(row)
+    return rows
+
+
+def turn_pair_rows(
+    trajectories: Sequence[Trajectory], pairs: Sequence[TrajectoryPair], *, with_ground_truth: bool
+) -> list[dict[str, dict[str, str]]]:
+    """The pairs as rows of a published file for pages: `{"input", "output"}` on each side."""
+    return [
+        {
+            side: _turns_of(trajectories[number], with_ground_truth=with_ground_truth)[-1]
+            for side, number in pair._asdict().items()
+        }
+        for pair in pairs
+    ]
+
+
+def _turns_of(trajectory: Trajectory, *, with_ground_truth: bool) -> list[dict[str, str]]:
+    """The agent's turns, of which the last one ends the dialogue."""
+    if trajectory.last_turn is None:
+        raise ValueError(f"trajectory {trajectory.key} does not end with an agent turn")
+    solution = with_solution("", trajectory.task.ground_truth) if with_ground_truth else ""
+    turns = [turn for turn in trajectory.dialogue_history if isinstance(turn, AgentTurn)]
+    return [{"input": solution + turn.input, "output": turn.output} for turn in turns]
 
 
 class StepPair(NamedTuple):
@@ -215,15 +337,12 @@ def why_unusable(
     return "; ".join(f"{count} of {len(rows)} rows have {reason}" for reason, count in reasons.most_common())
 
 
-HARD_NEGATIVE, TWIN = "hard negative", "twin"
-"""What the field `guard` of such a row says."""
-
-
-def earlier_turns(messages: Sequence[Mapping[str, Json]]) -> list[str]:
-    """The agent's turns before the last one of a dialogue, as its model wrote them, each once."""
-    said = [one for one in messages[:-1] if one.get("role") == "assistant"]
-    texts = [one.get("output") or one.get("content") for one in said]
-    return list(dict.fromkeys(text for text in texts if isinstance(text, str) and text))
+def _guard(
+    key: TurnKey, prompt: str, chosen: str, rejected: str, *, kind: str, no_prompt: bool
+) -> dict[str, Json]:
+    before = prompt if no_prompt else ""
+    sides: dict[str, Json] = {"chosen": before + chosen, "rejected": before + rejected}
+    return ({} if no_prompt else {"prompt": prompt}) | sides | key_fields(key) | {"guard": kind}
 
 
 def hard_negatives(
@@ -235,24 +354,20 @@ def hard_negatives(
     end_token: str,
     no_prompt: bool,
 ) -> list[dict[str, Json]]:
-    """At most `count` rows in which a chosen candidate of these pairs stands against an earlier turn.
+    """At most `count` rows in which a chosen candidate of these pairs stands against an earlier turn of the agent.
 
-    A candidate equal to an earlier turn is never the better side; no earlier turn comes twice.
+    Earlier turns are as their model wrote them. A candidate equal to one is never the better side; none comes twice.
     """
-    earlier = earlier_turns(row.row.get("messages") or [])
+    said = [one for one in (row.row.get("messages") or [])[:-1] if one.get("role") == "assistant"]
+    texts = (one.get("output") or one.get("content") for one in said)
+    earlier = list(dict.fromkeys(text for text in texts if isinstance(text, str) and text))
     fresh = [pair.chosen for pair in pairs if row.candidates[pair.chosen].text not in earlier]
-    repeated = rng.sample(earlier, min(count, len(earlier))) if fresh else []
-    return [
-        _guard(
-            row.key,
-            row.prompt,
-            row.candidates[rng.choice(fresh)].closed(end_token),
-            text + end_token,
-            kind=HARD_NEGATIVE,
-            no_prompt=no_prompt,
-        )
-        for text in repeated
-    ]
+    found: list[dict[str, Json]] = []
+    for text in rng.sample(earlier, min(count, len(earlier))) if fresh else []:
+        chosen = row.candidates[rng.choice(fresh)].closed(end_token)
+        sides = (row.prompt, chosen, text + end_token)
+        found.append(_guard(row.key, *sides, kind=HARD_NEGATIVE, no_prompt=no_prompt))
+    return found
 
 
 def dialogue_hard_negatives(
@@ -265,9 +380,8 @@ def dialogue_hard_negatives(
     rows: list[dict[str, Json]] = []
     for pair in pairs:
         trajectory = trajectories[pair.chosen]
-        turns = [
-            entry for entry in trajectory.dialogue_history if isinstance(entry, AgentTurn) and entry.input
-        ]
+        history = trajectory.dialogue_history
+        turns = [entry for entry in history if isinstance(entry, AgentTurn) and entry.input]
         outputs = [turn.output for turn in turns]
         fresh = [place for place, output in enumerate(outputs) if place and output not in outputs[:place]]
         rng = random.Random(derive_seed(0, *trajectory.key, pair.rejected))
@@ -303,17 +417,6 @@ def succeeded(row: Candidates, least: float = 1.0) -> bool:
     """Whether the dialogue of a turn was rewarded with at least so much."""
     reward = row.row.get("reward")
     return isinstance(reward, int | float) and reward >= least
-
-
-def _guard(
-    key: TurnKey, prompt: str, chosen: str, rejected: str, *, kind: str, no_prompt: bool
-) -> dict[str, Json]:
-    before = prompt if no_prompt else ""
-    sides: dict[str, Json] = {"chosen": before + chosen, "rejected": before + rejected}
-    return ({} if no_prompt else {"prompt": prompt}) | sides | key_fields(key) | {"guard": kind}
-
-
-INTRODUCTION = "In light that the final answer is this page:"
 
 
 def shown_pairs(
