@@ -109,9 +109,9 @@ def resumable(
                 aside = aside.with_name(f"{aside.name}-again")
             path.rename(aside)
             say(f"{str(path)!r} is damaged and not used: {why}. It is now {aside.name!r}.")
-        changed = [words for name, words in differences(theirs, made_from).items() if name in rounding]
-        if changed:
-            say(f"Computed in another way than before, so equal up to rounding: {', '.join(changed)}.")
+        if changed := differences(theirs, made_from):  # all of them among `rounding`
+            told = ", ".join(changed.values())
+            say(f"Computed in another way than before, so equal up to rounding: {told}.")
         return checkpoint
     if damaged:
         told = "; ".join(f"{path.name}: {why}" for path, why in damaged)
@@ -260,7 +260,7 @@ def storing(target: Path, partial: Path) -> Iterator[None]:
         ) from error
 
 
-def publish(folder: Path, name: str, made_from: Mapping[str, Json], covers: Collection[Path] = ()) -> Path:
+def publish(folder: Path, name: str, made_from: Mapping[str, Json], covers: Collection[Path] = ()) -> None:
     """Give the finished `folder/.partial/<name>` its manifest and its place; it survives a power cut."""
     made, target = folder / PARTIAL / name, folder / name
     files = [path.relative_to(made).as_posix() for path in sorted(made.rglob("*")) if path.is_file()]
@@ -277,7 +277,6 @@ def publish(folder: Path, name: str, made_from: Mapping[str, Json], covers: Coll
     made.rename(target)
     shutil.rmtree(folder / PARTIAL, ignore_errors=True)
     sync_path(folder)
-    return target
 
 
 def rotate(folder: Path, *, keep: int, max_gb: float) -> None:
@@ -298,9 +297,9 @@ def _digests(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Json]]:
 
 def _digest(path: Path, most: int | None = None) -> dict[str, Json]:
     """Of a file, or of its first bytes."""
-    total, left = hashlib.sha256(), path.stat().st_size if most is None else most
-    size = left
+    total, size = hashlib.sha256(), path.stat().st_size if most is None else most
     with path.open("rb") as file:
+        left = size
         while left > 0 and (block := file.read(min(left, 1 << 22))):
             total.update(block)
             left -= len(block)

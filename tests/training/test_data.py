@@ -20,16 +20,28 @@ def texts(rows):
     return [(row.prompt.text, row.sides[0].text, row.sides[1].text) for row in rows]
 
 
-def test_the_three_kinds_of_files(tmp_path):
+def test_files_of_all_kinds_packed_ones_and_tables(tmp_path, shared):
     rows = [{"chosen": "a", "rejected": "b"}, {"chosen": "c", "rejected": "d"}]
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n\n" for row in rows))
-    (tmp_path / "a.json").write_text(json.dumps(rows, indent=1))
-    (tmp_path / "a.csv").write_text('chosen,rejected\na,b\n"c",d\n')
-    for name, lines in (("a.jsonl", [1, 3]), ("a.json", [1, 2]), ("a.csv", [2, 3])):
-        read_rows = read(tmp_path / name)
-        assert texts(read_rows) == [("", "a", "b"), ("", "c", "d")]
-        assert [row.line for row in read_rows] == lines
+    jsonl, table = "".join(json.dumps(row) + "\n\n" for row in rows), 'chosen,rejected\na,b\n"c",d\n'
+    for name, text, lines in (
+        ("a.jsonl", jsonl, [1, 3]),
+        ("a.json", json.dumps(rows, indent=1), [1, 2]),
+        ("a.csv", table, [2, 3]),
+    ):
+        (tmp_path / name).write_text(text)
+        (tmp_path / f"{name}.gz").write_bytes(gzip.compress(text.encode()))
+        for path in (tmp_path / name, tmp_path / f"{name}.gz"):
+            found = read(path)
+            assert texts(found) == [("", "a", "b"), ("", "c", "d")]
+            assert [row.line for row in found] == lines
     assert len(read(tmp_path / "a.jsonl", max_samples=1)) == 1
+    packed = tmp_path / "a.jsonl.gz"
+    packed.write_bytes(packed.read_bytes()[:-9])
+    with pytest.raises(UsageError, match="is cut or no gzip file"):
+        read(packed)
+    rows = read(shared / "cases/data/p.parquet")
+    assert [row.line for row in rows] == [1, 2, 3, 4]
+    assert rows[0].sides[0].messages == ({"role": "assistant", "content": "Four."},)
 
 
 def test_prompts_and_templates(tmp_path):
@@ -37,32 +49,12 @@ def test_prompts_and_templates(tmp_path):
     path.write_text(json.dumps({"prompt": "q {x}", "chosen": "a", "rejected": "b"}))
     assert texts(read(path, published=True)) == [("", "a", "b")]
     assert texts(read(path)) == [("q {x}", "a", "b")]
-    assert texts(read(path, prompt_key="prompt", input_template="U: {}\nA: ")) == [
-        ("U: q {x}\nA: ", "a", "b")
-    ]
+    written = read(path, prompt_key="prompt", input_template="U: {}\nA: ")
+    assert texts(written) == [("U: q {x}\nA: ", "a", "b")]
 
 
 SAY = {"role": "assistant", "content": "yes"}
 ASK = {"role": "user", "content": "q"}
-
-
-def test_files_that_are_packed_or_tables(tmp_path, shared):
-    rows = read(shared / "cases/data/p.parquet")
-    assert [row.line for row in rows] == [1, 2, 3, 4]
-    assert rows[0].sides[0].messages == ({"role": "assistant", "content": "Four."},)
-    for name, text in (
-        ("a.json.gz", '[{"chosen": "a", "rejected": "b"}]'),
-        ("a.csv.gz", "chosen,rejected\na,b\n"),
-    ):
-        (tmp_path / name).write_bytes(gzip.compress(text.encode()))
-        assert texts(read(tmp_path / name)) == [("", "a", "b")]
-    packed = tmp_path / "a.jsonl.gz"
-    with gzip.open(packed, "wt") as file:
-        file.write('{"chosen": "a", "rejected": "b"}\n')
-    assert texts(read(packed)) == [("", "a", "b")]
-    packed.write_bytes(packed.read_bytes()[:-9])
-    with pytest.raises(UsageError, match="is cut or no gzip file"):
-        read(packed)
 
 
 def test_an_empty_turn_of_an_agent_is_a_turn_and_an_empty_text_of_others_is_none(tmp_path):
@@ -107,10 +99,9 @@ def test_a_row_that_is_no_pair_is_named(row, message, tmp_path):
 
 
 def test_no_pairs_at_all(tmp_path):
-    path = tmp_path / "none.jsonl"
-    path.write_text("\n")
+    (tmp_path / "none.jsonl").write_text("\n")
     with pytest.raises(UsageError, match=r"There are no preference pairs in .*none\.jsonl"):
-        read(path)
+        read(tmp_path / "none.jsonl")
     with pytest.raises(UsageError, match="There is no file"):
         read(tmp_path / "missing.jsonl")
 
@@ -258,10 +249,8 @@ def test_one_of_no_use_is_named_with_its_line(part, message, tmp_path):
 
 
 def test_an_assistant_shows_none(tmp_path):
-    side = [
-        {"role": "user", "content": "draw"},
-        {"role": "assistant", "content": [{"type": "image", "image": "a"}]},
-    ]
+    shown = [{"role": "assistant", "content": [{"type": "image", "image": "a"}]}]
+    side = [{"role": "user", "content": "draw"}, *shown]
     with pytest.raises(DataError, match="the assistant's own turn"):
         pictured(tmp_path, {"chosen": side, "rejected": side})
 

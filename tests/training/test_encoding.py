@@ -53,47 +53,43 @@ def test_every_assistant_turn_counts_with_its_end_token(tokenizer):
     assert list(branch.ids) == tokenizer(text, add_special_tokens=False)["input_ids"]
 
 
-def test_a_plain_prompt_is_what_a_user_said(tokenizer):
-    asked = TokenizerChat(tokenizer).render([Message("user", "Question: what?")])
-    plain = {"chosen": "yes", "rejected": "no"}
-    for prompt in ("Question: what?", asked, asked.removesuffix(OPEN)):  # the open header may be missing
-        found, pair = read(tokenizer, plain | {"prompt": prompt})
-        assert found == ["yes<|end_turn|>", "no<|end_turn|>"]
-        assert tokenizer.decode(pair.branches[0].ids) == f"{asked}yes{TURN_END}"
-    _, pair = read(tokenizer, plain | {"prompt": "Question: what?", "system": "Be terse."})
-    assert tokenizer.decode(pair.branches[0].ids).startswith(f"<|begin|>{turn('system', 'Be terse.')}")
-    rows = [row("yes", "no", "Q: what? A: ")]
-    ((pair,), _) = encode(tokenizer, *rows, input_template="{}")
-    assert tokenizer.decode(pair.branches[0].ids) == f"Q: what? A: yes{TURN_END}"
-
-
-def test_prompts_of_servers_and_scripts_are_written_by_the_template(tokenizer):
-    messages = [Message("system", "Be terse."), Message("user", "what?")]
-    wanted = TokenizerChat(tokenizer).render(messages) + f"yes{TURN_END}"
-    for prompt in (PlainChat().render(messages), as_json(messages)):
-        _, pair = read(tokenizer, {"prompt": "hidden. " + prompt, "chosen": "yes", "rejected": "no"})
-        assert tokenizer.decode(pair.branches[0].ids) == "hidden. " + wanted
+USER, YES = {"role": "user", "content": "sum it"}, {"role": "assistant", "content": "yes"}
+SYSTEM = Message("system", "Be terse.")
+TERSE = f"<|begin|>{turn('system', 'Be terse.')}{turn('user', 'sum it')}{OPEN}"
+SERVED = [chat([SYSTEM, Message("user", "sum it")]) for chat in (PlainChat().render, as_json)]
 
 
 @pytest.mark.parametrize(
-    ("prompt", "repeats"),
+    ("prompt", "chosen", "asked"),
     [
-        ("what?", True),  # the form of ultrafeedback_binarized
-        ([{"role": "user", "content": "what?"}], True),
-        ([{"role": "user", "content": "what?"}], False),
-        (None, True),
+        ("sum it", "yes", ASK + OPEN),
+        (ASK + OPEN, "yes", ASK + OPEN),
+        (ASK, "yes", ASK + OPEN),  # the open header is missing
+        *((f"hidden. {prompt}", "yes", f"hidden. {TERSE}") for prompt in SERVED),  # of servers and scripts
+        ("sum it", [USER, YES], ASK + OPEN),  # the form of ultrafeedback_binarized
+        ([USER], [USER, YES], ASK + OPEN),
+        ([USER], [YES], ASK + OPEN),
+        (None, [USER, YES], ASK + OPEN),
+        (ASK, f"{OPEN}yes{TURN_END}\n", ASK + OPEN),  # the header stands in the side
+        (ASK + OPEN, f"{OPEN}yes", ASK + OPEN),
+        (ASK, f"{ASK}{OPEN}yes{TURN_END}", ASK + OPEN),  # the side is the whole dialogue
+        ((ASK + OPEN).rstrip("\n"), "yes", ASK + OPEN),  # half a header
+        (f"{ASK[: -len(TURN_END)]}", "yes", ASK + OPEN),  # the user's message is not closed
+        ([USER | {"content": "sum it "}], [USER, YES], ASK.replace("sum it", "sum it ") + OPEN),
     ],
 )
-def test_lists_of_messages_with_and_without_the_prompt(prompt, repeats, tokenizer):
-    asked = [{"role": "user", "content": "what?"}]
-    sides = {side: [{"role": "assistant", "content": side}] for side in ("chosen", "rejected")}
-    rows = {side: asked + said if repeats else said for side, said in sides.items()} | {"prompt": prompt}
-    found, pair = read(tokenizer, rows)
-    assert found == [f"chosen{TURN_END}", f"rejected{TURN_END}"]
-    assert (
-        tokenizer.decode(pair.branches[0].ids)
-        == f"<|begin|>{turn('user', 'what?')}{turn('assistant', 'chosen')}"
-    )
+def test_ways_in_which_a_prompt_and_its_answer_are_written(prompt, chosen, asked, tokenizer):
+    rejected = json.loads(json.dumps(chosen).replace("yes", "no"))
+    found, pair = read(tokenizer, {"prompt": prompt, "chosen": chosen, "rejected": rejected})
+    assert found == [f"yes{TURN_END}", f"no{TURN_END}"]
+    assert tokenizer.decode(pair.branches[0].ids) == f"{asked}yes{TURN_END}"
+
+
+def test_a_system_text_beside_and_a_template_around_the_prompt(tokenizer):
+    _, pair = read(tokenizer, {"prompt": "sum it", "chosen": "yes", "rejected": "no", "system": "Be terse."})
+    assert tokenizer.decode(pair.branches[0].ids) == f"{TERSE}yes{TURN_END}"
+    ((pair,), _) = encode(tokenizer, row("yes", "no", "Q: what? A: "), input_template="{}")
+    assert tokenizer.decode(pair.branches[0].ids) == f"Q: what? A: yes{TURN_END}"
 
 
 def test_thoughts_of_messages_are_learned_or_only_read():
@@ -168,20 +164,20 @@ def test_a_row_that_would_be_read_otherwise_than_it_looks_is_refused(rows, messa
     assert "pairs.jsonl, line 7: cannot be learned from" in str(raised.value)
 
 
-def test_a_response_template_stands_in_for_a_chat_template():
+def test_a_response_template_stands_in_for_a_chat_template(tokenizer):
     plain = tiny_tokenizer(chat_template=None)
     with pytest.raises(DataError, match="--response_template"):
         encode(plain, row("a ANSWER: b", "a ANSWER: c"))
     pairs, _ = encode(plain, row("a ANSWER: b", "a ANSWER: c"), response_template=" ANSWER:")
     assert scored(plain, pairs[0].sides[0]) == [" b<|end_turn|>"]
+    text, header = (
+        ASK + turn("assistant", "yes"),
+        "<|header|>assistant<|end_header|>",
+    )  # without its blank line
+    pairs, _ = encode(tokenizer, row(text, ASK + turn("assistant", "no")), response_template=header)
+    assert scored(tokenizer, pairs[0].sides[0]) == [f"yes{TURN_END}"]
     with pytest.raises(UsageError, match="has no tokens"):
         encode(plain, response_template="")
-
-
-def test_the_headers_beginning_means_the_whole_header(tokenizer):
-    text, other = ASK + turn("assistant", "yes"), ASK + turn("assistant", "no")
-    pairs, _ = encode(tokenizer, row(text, other), response_template="<|header|>assistant<|end_header|>")
-    assert scored(tokenizer, pairs[0].sides[0]) == ["yes<|end_turn|>"]
 
 
 def imitated(tokenizer, path, *rows):
@@ -323,29 +319,6 @@ def test_the_same_side_twice_is_refused_unless_it_is_meant(chosen, rejected, tok
     ):
         read(tokenizer, rows)
     assert read(tokenizer, rows | {"guard": "twin"})[0] == [f"yes{TURN_END}"] * 2
-
-
-@pytest.mark.parametrize(
-    ("prompt", "chosen"),
-    [
-        (ASK, f"{OPEN}yes{TURN_END}\n"),  # the header stands in the side
-        (ASK + OPEN, f"{OPEN}yes"),
-        (ASK, f"{ASK}{OPEN}yes{TURN_END}"),  # the side is the whole dialogue
-        ((ASK + OPEN).rstrip("\n"), "yes"),  # half a header
-        (f"{ASK[: -len(TURN_END)]}", "yes"),  # the user's message is not closed
-        ([{"role": "user", "content": "sum it "}], [{"role": "user", "content": "sum it"}, {"role": "assistant", "content": "yes"}]),
-    ],
-)  # fmt: skip
-def test_ways_in_which_a_prompt_and_its_answer_are_written(prompt, chosen, tokenizer):
-    other = (
-        [*chosen[:-1], {"role": "assistant", "content": "no"}]
-        if isinstance(chosen, list)
-        else chosen.replace("yes", "no")
-    )
-    found, pair = read(tokenizer, {"prompt": prompt, "chosen": chosen, "rejected": other})
-    assert found == [f"yes{TURN_END}", f"no{TURN_END}"]
-    asked = ASK.replace("sum it", "sum it ") if isinstance(prompt, list) else ASK
-    assert tokenizer.decode(pair.branches[0].ids) == f"{asked}{OPEN}yes{TURN_END}"
 
 
 def test_tags_of_thoughts_are_text_where_the_template_knows_none(tokenizer):

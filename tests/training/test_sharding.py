@@ -172,7 +172,7 @@ def test_only_a_lost_process_is_called_one(monkeypatch):
 
 ENGINES = {"zero2": {"zero_stage": 2}, "zero3": {"zero_stage": 3}, "fsdp2": {"shard_with": "fsdp2"}}
 RECIPE = {"train_batch_size": 8, "micro_train_batch_size": 3, "learning_rate": 1e-3, "quiet": True}
-LONG = RECIPE | {"eval_fraction": 0.1, "max_epochs": 2, "max_norm": 0.5, "nll_loss_coef": 0.1}  # 10 updates
+LONG = RECIPE | {"eval_fraction": 0.1, "max_norm": 0.5, "nll_loss_coef": 0.1}  # 5 updates
 SHORT = RECIPE | {"eval_fraction": 0.1, "max_samples": 26, "max_epochs": 2, "save_steps": 2}  # 6 updates
 SHORT |= {"eval_steps": 2}
 LORA = RECIPE | {"eval_fraction": 0.0, "max_samples": 16, "lora_rank": 32, "target_modules": "all-linear"}
@@ -413,7 +413,7 @@ def test_two_processes_give_the_numbers_and_the_weights_of_one_and_each_has_its_
     named = {"zero2": "DeepSpeed ZeRO-2", "zero3": "DeepSpeed ZeRO-3", "fsdp2": "FSDP2"}[engine]
     assert f"{named} over 2 processes" in (folder / "output-0.txt").read_text()
     ours, theirs = lines(folder), lines(alone / "long")
-    assert len(theirs) == 11
+    assert len(theirs) == 6
     for mine, other in zip(ours, theirs, strict=True):
         for name in set(NUMBERS) & set(other):
             assert mine[name] == pytest.approx(other[name], rel=1e-5, abs=1e-5), (name, mine["step"])

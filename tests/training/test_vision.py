@@ -17,11 +17,18 @@ from transformers import (
     Qwen2VLForConditionalGeneration,
 )
 
+from sweet_rl.chat import load_tokenizer
 from sweet_rl.commands.train import train_dpo, train_reward_model
 from sweet_rl.errors import UsageError
+from sweet_rl.training.batches import Collator, Reader
+from sweet_rl.training.data import read_pairs
+from sweet_rl.training.encoding import TurnEncoder
+from sweet_rl.training.forward import PreferenceObjective
 from sweet_rl.training.models import load_critic
 from sweet_rl.training.scoring import CandidateScorer
 from sweet_rl.training.settings import DataSettings, LossSettings, ModelSettings
+from sweet_rl.training.trainer import Rows
+from sweet_rl.training.vision import Vision
 from tests.training.pairs import write_pairs
 from tests.training.vision_models import START, picture_pairs, png, save_tiny_qwen2_vl
 
@@ -63,7 +70,6 @@ class Plain:
         self.processor = AutoImageProcessor.from_pretrained(folder, size=size)
 
     def inputs(self, messages, folder):
-
         text = self.tokenizer.apply_chat_template(messages, tokenize=False).rstrip("\n")
         images = [self.image(part["image"], folder) for m in messages for part in parts(m) if "image" in part]
         inputs = self.processor(images, return_tensors="pt") if images else {}
@@ -104,13 +110,11 @@ def parts(message):
     return message["content"] if isinstance(message["content"], list) else []
 
 
-def loaded(model):
-    return Qwen2VLForConditionalGeneration.from_pretrained(model)
+loaded = Qwen2VLForConditionalGeneration.from_pretrained
 
 
 @pytest.mark.parametrize("reduction", ["none", "trajectory"])
 def test_log_probabilities_are_those_of_each_text_by_itself(reduction, model, rows, tmp_path):
-
     path, pairs = rows
     out = tmp_path / "numbers.jsonl"
     flags = {"eval_only": True, "metrics_path": str(out), "micro_train_batch_size": 3}
@@ -127,11 +131,6 @@ def test_log_probabilities_are_those_of_each_text_by_itself(reduction, model, ro
 
 
 def encoded(model, path, **settings):
-    from sweet_rl.chat import load_tokenizer
-    from sweet_rl.training.data import read_pairs
-    from sweet_rl.training.encoding import TurnEncoder
-    from sweet_rl.training.vision import Vision
-
     tokenizer = load_tokenizer(model)
     data = DataSettings(dataset=str(path), **LIMITS, **{"max_len": 1024} | settings)
     vision = Vision.load(str(model), tokenizer, data)
@@ -141,10 +140,6 @@ def encoded(model, path, **settings):
 
 
 def test_gradients_too_and_the_vision_tower_has_some(model, rows):
-
-    from sweet_rl.training.batches import Collator, Reader
-    from sweet_rl.training.forward import PreferenceObjective
-
     path, pairs = rows
     items, _, vision = encoded(model, path)
     ours = loaded(model)
@@ -204,7 +199,6 @@ CRITIC = {"learning_rate": 0.0, "train_batch_size": 9, "max_len": 1024}
 
 
 def test_a_regression_head_reads_the_last_token(model, rows, tmp_path):
-
     path, pairs = rows
     (one,), (three,) = (
         run(train_reward_model, model, path, tmp_path / str(micro), micro_train_batch_size=micro, **CRITIC)
@@ -226,7 +220,6 @@ def test_a_regression_head_reads_the_last_token(model, rows, tmp_path):
 
 
 def test_or_the_published_mean_with_padding(model, rows, tmp_path):
-
     row = rows[1][2]  # three pictures on one side
     path = write_pairs(rows[0].parent / "one.jsonl", [row])
     (line,) = run(
@@ -271,8 +264,6 @@ def test_a_turn_that_is_too_much_takes_its_picture_with_it(model, tmp_path):
 
 
 def test_the_references_numbers_belong_to_the_pictures(model, tmp_path):
-    from sweet_rl.training.trainer import Rows
-
     digests = set()
     for seed in (1, 1, 2):
         (tmp_path / "a.png").write_bytes(png(56, 56, seed))
