@@ -67,9 +67,8 @@ class TokenizerChat:
     def __init__(self, tokenizer: Any) -> None:
         name = tokenizer.name_or_path
         if not tokenizer.chat_template:
-            raise UsageError(
-                f"The tokenizer of {name!r} has no chat template: put chat_template.jinja there."
-            )
+            repair = "put chat_template.jinja there"
+            raise UsageError(f"The tokenizer of {name!r} has no chat template: {repair}.")
         self.tokenizer = tokenizer
         self._in_parts = self.folds_system = False
         self._in_parts = not self._shows(Message("user", _PROBE))

@@ -213,9 +213,8 @@ class TurnTemplate:
                 asked_last = self._clean(self.parse(open_one[start:], open_turn=True))[-1]
                 if asked_last.role == "user":
                     return open_one
-        raise UnparsableError(
-            f"the prompt ends with {prompt[-30:]!r}, not where the assistant is about to speak"
-        )
+        where = "not where the assistant is about to speak"
+        raise UnparsableError(f"the prompt ends with {prompt[-30:]!r}, {where}")
 
     def _goes_on(self, text: str) -> bool:
         """Whether a further message of the user stands in a text."""

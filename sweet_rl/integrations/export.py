@@ -39,9 +39,8 @@ class ExportPairsFlags(InputPath, OutputPath, Tokenizer, PairFields, Overwriting
         """Whether the files are possible."""
         check_rows_path(self.output_path)
         if "," in self.input_path:
-            raise UsageError(
-                f"--input_path names one file, got {self.input_path!r}. Export files one by one."
-            )
+            repair = "Export files one by one."
+            raise UsageError(f"--input_path names one file, got {self.input_path!r}. {repair}")
 
 
 @recorded("export_pairs", reads=("input_path", "tokenizer"))
@@ -72,12 +71,8 @@ def export_pairs(flags: ExportPairsFlags, /) -> None:
     from sweet_rl.training.data import check_tokenizers, read_pairs
     from sweet_rl.training.settings import DataSettings
 
-    settings = DataSettings(
-        dataset=flags.input_path,
-        prompt_key=flags.prompt_key,
-        chosen_key=flags.chosen_key,
-        rejected_key=flags.rejected_key,
-    )
+    keys = {name: getattr(flags, name) for name in ("prompt_key", "chosen_key", "rejected_key")}
+    settings = DataSettings(dataset=flags.input_path, **keys)
     pairs = read_pairs(settings, seed=0)[0]
     loaded = load_tokenizer(str(flags.tokenizer))
     check_tokenizers(pairs, loaded, allowed=flags.other_tokenizer)
@@ -177,10 +172,8 @@ def trajectories_of(source: Path) -> list[Trajectory]:
     if source.suffix == ".eval":
         found: list[Trajectory] = _logs().read_log(source)
         return found
-    raise UsageError(
-        f"{str(source)!r} is none of another tool's files: logs of inspect_ai end with .eval or .json, ATIF "
-        "documents with .json."
-    )
+    kinds = "logs of inspect_ai end with .eval or .json, ATIF documents with .json"
+    raise UsageError(f"{str(source)!r} is none of another tool's files: {kinds}.")
 
 
 def _logs() -> Any:
@@ -236,8 +229,7 @@ def export_credit(flags: ExportCreditFlags, /) -> None:
     tracking.writes(flags.output_path)
     replace_rows(flags.output_path, rows)
     turns = [value for row in rows for value in row["credit"]]
-    print(
-        f"{len(turns):,} turns of {len(episodes):,} dialogues are in {flags.output_path}: {len(rows):,} rows."
-    )
+    where = f"are in {flags.output_path}: {len(rows):,} rows."
+    print(f"{len(turns):,} turns of {len(episodes):,} dialogues {where}")
     if missing := turns.count(None):
         print(f"{missing:,} turns have no credit: nothing is learned from them.")

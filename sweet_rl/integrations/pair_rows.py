@@ -160,11 +160,8 @@ class PairExporter:
         shared = sum(1 for _ in itertools.takewhile(lambda tokens: len(set(tokens)) == 1, columns))
         if pair.prompt:
             shared = encoded[0].sides[0].branches[-1].scored[0].start
-        return {
-            "prompt_ids": list(chosen[:shared]),
-            "chosen_ids": list(chosen[shared:]),
-            "rejected_ids": list(rejected[shared:]),
-        }
+        sides = {"chosen_ids": list(chosen[shared:]), "rejected_ids": list(rejected[shared:])}
+        return {"prompt_ids": list(chosen[:shared])} | sides
 
     def _tokens(self, text: str) -> list[int]:
         ids: list[int] = self._tokenizer(text, add_special_tokens=False)["input_ids"]

@@ -239,9 +239,8 @@ def open_workers(
     except (OSError, RuntimeError, ValueError) as error:
         why = first_line(error).rstrip(".")
         if "AuthenticationError" in str(error.__cause__):
-            why = (
-                "it wants a token (RAY_AUTH_MODE=token, and in RAY_AUTH_TOKEN_PATH the file with its head's)"
-            )
+            token = "RAY_AUTH_MODE=token, and in RAY_AUTH_TOKEN_PATH the file with its head's"
+            why = f"it wants a token ({token})"
         raise ServiceError(
             f"The Ray cluster (--ray_address {address}) cannot be reached: {why}. Start one "
             "with `ray start --head` on one machine and `ray start --address=HOST:6379` on the others, all "

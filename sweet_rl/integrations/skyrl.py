@@ -46,10 +46,8 @@ class WorldEnv(BaseTextEnv):
         turn = wait_for(self._episode.step(action), instead=_INSTEAD)
         self.turns = len(self._episode.rewards)
         told = [{"role": "user", "content": turn.text}] if turn.text else []
-        why = self._episode.trajectory.stop_reason
-        return BaseTextEnvStepOutput(
-            observations=told, reward=turn.reward, done=turn.over, metadata={"stop_reason": why}
-        )
+        why = {"stop_reason": self._episode.trajectory.stop_reason}
+        return BaseTextEnvStepOutput(observations=told, reward=turn.reward, done=turn.over, metadata=why)
 
     def get_metrics(self) -> dict[str, Json]:
         """Turns, the sum of their rewards, and of an episode that is over whether it succeeded."""

@@ -113,10 +113,8 @@ def centred(credit: Sequence[Credit], groups: Sequence[Hashable]) -> list[Credit
     for group, values in zip(groups, credit, strict=True):
         known[group] += [value for value in values if value is not None]
     means = {group: sum(values) / len(values) for group, values in known.items() if values}
-    return [
-        [None if value is None else value - means[group] for value in values]
-        for group, values in zip(groups, credit, strict=True)
-    ]
+    both = [(means.get(group, 0.0), values) for group, values in zip(groups, credit, strict=True)]
+    return [[None if value is None else value - mean for value in values] for mean, values in both]
 
 
 def on_tokens(values: Credit, mask: Sequence[int]) -> tuple[list[float], list[int]]:

@@ -38,9 +38,8 @@ class Rollout:
 
     def _play(self, task: str, client: Any, model: Any, tokenizer: Any) -> tuple[list[Any], ...]:
         heard = client.reset(task_id=task)
-        prompt = tokenizer(_rendered(tokenizer, heard.observation["messages"]), add_special_tokens=False)[
-            "input_ids"
-        ]
+        text = _rendered(tokenizer, heard.observation["messages"])
+        prompt = tokenizer(text, add_special_tokens=False)["input_ids"]
         ids, mask, logprobs, rewards = list[int](), list[int](), list[float](), list[float]()
         while True:
             said, known = self._sample(model, prompt + ids, tokenizer)

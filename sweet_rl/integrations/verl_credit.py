@@ -25,10 +25,8 @@ def turn_credit(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Of each turn (a run of ones), on all its tokens: its rewards less the mean of its group's; (B, T) twice."""
     masks = response_mask.tolist()
-    values: list[Credit] = [
-        [sum(row[start:end]) for start, end in runs(mask)]
-        for row, mask in zip(token_level_rewards.tolist(), masks, strict=True)
-    ]
+    both = zip(token_level_rewards.tolist(), masks, strict=True)
+    values: list[Credit] = [[sum(row[start:end]) for start, end in runs(mask)] for row, mask in both]
     groups = [None] * len(masks) if index is None else list(index)
     spread = [on_tokens(*one)[0] for one in zip(centred(values, groups), masks, strict=True)]
     advantages = token_level_rewards.new_tensor(spread)
@@ -47,9 +45,8 @@ def scored(data: DataProto, values: Sequence[Credit]) -> DataProto:
     data.batch["response_mask"] = mask.long()
     for name in ("rm_scores", "token_level_scores", "token_level_rewards"):
         data.batch[name] = rewards
-    data.batch["advantages"], data.batch["returns"] = turn_credit(
-        rewards, mask, index=data.non_tensor_batch.get("uid")
-    )
+    uid = data.non_tensor_batch.get("uid")
+    data.batch["advantages"], data.batch["returns"] = turn_credit(rewards, mask, index=uid)
     return data
 
 

@@ -311,9 +311,8 @@ NAME = "sweet_rl"
 
 def skyrl_rows(choice: WorldChoice) -> list[dict[str, Json]]:
     """Rows for SkyRL: `prompt`, `env_class` and `task_id`; what is asked the world says when it is played."""
-    return [
-        {"prompt": _asked(task), "env_class": NAME, "task_id": task.task_id} for task in tasks_of(choice)[1]
-    ]
+    _, tasks = tasks_of(choice)
+    return [{"prompt": _asked(task), "env_class": NAME, "task_id": task.task_id} for task in tasks]
 
 
 def verl_rows(choice: WorldChoice) -> list[dict[str, Json]]:

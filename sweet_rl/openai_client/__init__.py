@@ -58,9 +58,8 @@ def base_url_from(hostname: str, port: int, base_url: str | None = None) -> list
         except ValueError:
             parts = urlsplit("")
         if "@" in parts.netloc or (hostname and "@" in hostname):
-            raise UsageError(
-                "A base URL must not hold a user name or password; keys come from the environment."
-            )
+            problem = "A base URL must not hold a user name or password; keys come from the environment."
+            raise UsageError(problem)
         path_repeats = "//" in parts.path  # a whole URL was given where a host name belongs
         if parts.scheme not in {"http", "https"} or not parts.hostname or path_repeats:
             raise UsageError(f"A base URL looks like http://host:8000/v1, got {shown(url)!r}.")

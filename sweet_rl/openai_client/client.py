@@ -134,9 +134,8 @@ class OpenAIClient:
         self.stats = tracking.joining(ClientStats())
         urls = [base_urls] if isinstance(base_urls, str) else base_urls
         if not urls or not (isinstance(urls, Sequence) and all(isinstance(url, str) for url in urls)):
-            raise UsageError(
-                f"base_urls must be an address like http://host:8000/v1, or several, got {urls!r}."
-            )
+            problem = "base_urls must be an address like http://host:8000/v1, or several"
+            raise UsageError(f"{problem}, got {urls!r}.")
         self._endpoints: list[_Endpoint] = []
         proxies = {} if direct else getproxies()  # those of the environment, as other programs read them
         for url in (url for one in urls for url in base_url_from("", 0, one)):
@@ -272,10 +271,8 @@ class OpenAIClient:
         now = time.monotonic()
         if self._waits_until is None:
             self._waits_until = now + self._retry.server_wait_s
-            why, most = (
-                shown(failed.detail) or failed.kind,
-                f"{self._retry.server_wait_s:g} s (--server_wait_s)",
-            )
+            most = f"{self._retry.server_wait_s:g} s (--server_wait_s)"
+            why = shown(failed.detail) or failed.kind
             said = f"{shown(endpoint.base_url)} is not up yet ({why}): waiting for it, at most {most}."
             print(said, file=sys.stderr)
         return _START_S if now < self._waits_until else None

@@ -52,9 +52,8 @@ class AttemptFailed(Exception):
         self.status, self.retry_after_s, self.error = status, retry_after_s, error
         self.starting = starting or status == 503
         asks = status is not None and status >= 500 and retry_after_s is not None
-        self.turned_away = can_pass and (
-            kind == "rate_limited" or asks
-        )  # the server is well, and asks for patience
+        # the server is well, and asks for patience
+        self.turned_away = can_pass and (kind == "rate_limited" or asks)
         self.overload = self.turned_away or kind in {"connection", "timeout"} or status in _OVERLOADED
         super().__init__(f"{kind}: {detail}")
 

@@ -265,11 +265,8 @@ def oracle_flags(
         if not where:
             what = "the folder of the model" if kind == "seq2seq" else "the address of the server"
             raise UsageError(f"oracle={kind} needs {what} (env_load_path).")
-        named: dict[str, Any] = {
-            "env_model": model or "auto",
-            "env_base_url": where,
-            "env_api_key_var": api_key_var,
-        }
+        named: dict[str, Any] = {"env_base_url": where, "env_api_key_var": api_key_var}
+        named["env_model"] = model or "auto"
         return HumanFlags(**named, oracle=kind, server_wait_s=0)
     return HumanFlags(env_model=kind)
 

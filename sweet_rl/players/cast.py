@@ -196,10 +196,8 @@ class Cast:
     def agent_settings(self) -> dict[str, Json]:
         """What decides about the agent's turns."""
         agent, engine = self.agent, self.engine
-        settings: dict[str, Json] = {
-            "agent_model": agent.agent_model,
-            "agent_prompt": prompt_digest(self.system_prompt()),
-        }
+        settings: dict[str, Json] = {"agent_model": agent.agent_model}
+        settings["agent_prompt"] = prompt_digest(self.system_prompt())
         if agent.reflection_model is not None:
             prompt = load_prompt(agent.reflection_prompt_path or _REFLECTION_SYSTEM)
             digest = prompt_digest(f"{prompt}\n{load_prompt(_REFLECTION_REQUEST)}")
@@ -455,10 +453,11 @@ class Cast:
         except BaseException:
             await client.close()
             raise
-        said = {} if human.env_system_prompt is None else {"system_prompt": human.env_system_prompt}
-        return world.user.make_human(
-            client, model, prompt=template, options=self.options, max_tokens=human.env_max_tokens, **said
+        said: dict[str, Any] = (
+            {} if human.env_system_prompt is None else {"system_prompt": human.env_system_prompt}
         )
+        said |= {"options": self.options, "max_tokens": human.env_max_tokens}
+        return world.user.make_human(client, model, prompt=template, **said)
 
     async def _model_offered(self, client: OpenAIClient) -> str:
         """The name of the model that plays the human; where no server was named, the usual one is asked for it first."""

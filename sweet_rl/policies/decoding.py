@@ -83,9 +83,8 @@ class Decoder:
         if prefilled is None:  # read them side by side
             width, device = max(map(len, texts)), self._model.device
             ids_PT = torch.tensor([[0] * (width - len(ids)) + list(ids) for ids in texts], device=device)
-            mask_PT = torch.tensor(
-                [[0] * (width - len(ids)) + [1] * len(ids) for ids in texts], device=device
-            )
+            seen = [[0] * (width - len(ids)) + [1] * len(ids) for ids in texts]
+            mask_PT = torch.tensor(seen, device=device)
             logits_PV, cache = self._forward(ids_PT, mask_PT, None)
             prefilled = logits_PV, mask_PT, cache
         logits_BV, mask_BT, cache = prefilled

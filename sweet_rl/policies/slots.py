@@ -25,9 +25,8 @@ _CALL_BYTES = 70_000
 """Keys and values that a CPU reads in the time that a call of its own takes; a GPU reads more."""
 _CALL_BYTES_ON_GPU = 20_000_000
 
-_HARMLESS = frozenset(
-    "is_causal position_ids position_embeddings use_cache cache_position output_attentions output_router_logits".split()
-)
+_HARMLESS = {"is_causal", "position_ids", "position_embeddings", "use_cache", "cache_position"}
+_HARMLESS |= {"output_attentions", "output_router_logits"}
 """What models hand to every attention and what changes nothing here."""
 
 

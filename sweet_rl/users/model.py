@@ -19,11 +19,8 @@ from sweet_rl.types import NO_RESPONSE, Json, UserContext, UserReply
 SYSTEM_PROMPT: Final = "You are a helpful assistant."
 MAX_TOKENS: Final = 4096
 
-DATA_URLS: Final = {
-    "png": "data:image/png;base64,",
-    "jpeg": "data:image/jpeg;base64,",
-    "vllm": "data:image;base64,",
-}
+_BEGINS: Final = {"png": "image/png", "jpeg": "image/jpeg", "vllm": "image"}
+DATA_URLS: Final = {name: f"data:{kind};base64," for name, kind in _BEGINS.items()}
 """How a picture is written into a request. The bytes are PNG in all of them: `png` is right, `jpeg` and
 `vllm` are what the published system sends to OpenAI and to vLLM."""
 

@@ -70,10 +70,8 @@ class SimulatorServer:
 
     def application(self) -> web.Application:
         """The routes of the server, with limits and errors in OpenAI's form."""
-        app = web.Application(
-            client_max_size=self._limits.body_bytes,
-            middlewares=[_errors_as_openai_writes_them, guard(self._host, self._limits)],
-        )
+        layers = [_errors_as_openai_writes_them, guard(self._host, self._limits)]
+        app = web.Application(client_max_size=self._limits.body_bytes, middlewares=layers)
         app.router.add_post("/v1/chat/completions", partial(self._serve, chat=True))
         app.router.add_post("/v1/completions", partial(self._serve, chat=False))
         app.router.add_get("/v1/models", self._models)

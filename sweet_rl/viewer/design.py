@@ -195,9 +195,8 @@ class DesignContents:
     async def _look(self, trajectory: Trajectory) -> _Seen:
         renderer, drafts = self._renderer, drafts_of(trajectory)
         target = trajectory.extra.get("target_image")
-        wanted: dict[str, tuple[str | None, str | None]] = {
-            TARGET: (target if isinstance(target, str) else None, trajectory.task.ground_truth)
-        }
+        said = target if isinstance(target, str) else None
+        wanted: dict[str, tuple[str | None, str | None]] = {TARGET: (said, trajectory.task.ground_truth)}
         wanted |= {str(draft.turn): (draft.image, draft.html) for draft in drafts}
         if _turn_of_answer(trajectory, drafts) is None and is_answer(trajectory.answer):
             wanted[ANSWER] = (trajectory.answer, None)

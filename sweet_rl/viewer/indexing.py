@@ -27,9 +27,7 @@ from sweet_rl.records.files import parse_line
 from sweet_rl.types import Json
 
 VERSION = 2  # of what an index holds: one of another version is made anew
-_EDGE = (
-    1 << 16
-)  # bytes at the beginning, and before the end of what is known, by which a file that grows is known
+_EDGE = 1 << 16  # bytes at both ends of what is known, by which a file that grows is known
 _BATCH = 1000  # rows that are committed together
 _AGAIN_S = 0.2  # between two looks whether another process has made the index
 _WORD = re.compile(r"[^\W_]+")

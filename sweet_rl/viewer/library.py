@@ -69,9 +69,8 @@ class Shown:
                 found = index.row(position)
                 if kind not in TRAJECTORIES:
                     return found.row
-                return trajectory_from_row(
-                    {**found.row, "sample_index": found.repeat}
-                )  # published rows lack it
+                # published rows lack their repeat
+                return trajectory_from_row({**found.row, "sample_index": found.repeat})
 
             self.item = item
         if kind == "design" and drawing is not None:
@@ -168,13 +167,10 @@ class Shown:
         except (OSError, UsageError, LookupError, AttributeError, TypeError, StopIteration):
             pass  # none, another program's, or being written
         counts = {"rows": len(self.index), "tasks": len(rewards), "failed": failed}
-        players = {
-            "agent": said.get("agent_model"),
-            "human": said.get("env_model"),
-            "world": world_named_in(said),
-        }
+        players = {"agent": said.get("agent_model"), "human": said.get("env_model")}
         ungraded, page = len(self.index) - failed - graded, self.report_page() is not None
-        return {"number": number, **counts, "ungraded": ungraded, **players, "page": page}
+        about = {"ungraded": ungraded, **players, "world": world_named_in(said), "page": page}
+        return {"number": number, **counts, **about}
 
     def report_page(self) -> Path | None:
         """The page of its report, beside it, if there is one."""
@@ -230,10 +226,8 @@ class Library:
             common = os.path.commonpath([place.parent for place in places])
             names = [place.relative_to(common).as_posix() for place in places]
         drawing = drawing or (lambda read, folder: DesignContents(read, folder=folder))
-        self.files = [
-            Shown(number, path, name, kind, drawing)
-            for number, ((path, kind), name) in enumerate(zip(found, names, strict=True))
-        ]
+        both = enumerate(zip(found, names, strict=True))
+        self.files = [Shown(number, path, name, kind, drawing) for number, ((path, kind), name) in both]
         several = ", ".join(Path(path).resolve().name for path in paths)[:120]
         self.title = self.files[0].name if len(self.files) == 1 else several
         command = shlex.join(["sweet-rl", "view", *map(str, paths)])

@@ -139,9 +139,8 @@ class _Asked:
         page = self._of(request).report_page()
         if page is None:
             raise web.HTTPNotFound(text="There is no report.html beside this file.\n")
-        policy = (
-            "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
-        )
+        allowed = "style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
+        policy = f"sandbox; default-src 'none'; {allowed}"
         body, headers = await asyncio.to_thread(page.read_bytes), {"Content-Security-Policy": policy}
         return web.Response(body=body, content_type="text/html", charset="utf-8", headers=headers)
 

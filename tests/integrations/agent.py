@@ -1,6 +1,7 @@
 """A scripted agent that sees only a dialogue, here as a policy and behind a server: `python -m tests.integrations.agent`."""
 
 import asyncio
+import json
 from random import Random
 
 from sweet_rl.mini.backend.extras import PLAYERS
@@ -25,6 +26,12 @@ def policy():
 def served(messages):
     """The agent as a server's model."""
     return say([Message(message.role, message.text) for message in messages])
+
+
+def hidden_in(task, told):
+    """Lines of a task's solution that stand in what was told."""
+    lines = [line for line in task.ground_truth.splitlines()[1:] if line.strip()]
+    return [line for line in lines if json.dumps(line)[1:-1] in json.dumps(told)]
 
 
 class Silent:

@@ -1,13 +1,12 @@
 """Our worlds in skyrl-gym: made by its own registry, and the agent earns what it earns in our loop."""
 
-import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import sweet_rl
 from sweet_rl.errors import EpisodeError, UsageError
-from tests.integrations.agent import policy, say
+from tests.integrations.agent import hidden_in, policy, say
 
 pytest.importorskip("skyrl_gym", reason="needs the extra `skyrl`")
 
@@ -42,23 +41,15 @@ def played(row, **config):
 def test_the_same_tasks_and_agent_earn_the_same_as_in_our_loop():
     tasks = sweet_rl.load_tasks("mini:test", num_tasks=20)
     ours = sweet_rl.grade(sweet_rl.simulate("code", tasks, agent=policy()))
+    some = {"tasks": "mini:test", "num_tasks": 20}
     with ThreadPoolExecutor(4) as threads:  # a trainer steps many at once
-        theirs = list(
-            threads.map(
-                lambda row: played(row, tasks="mini:test", num_tasks=20),
-                rows(WorldChoice(world="code", tasks="mini:test", num_tasks=20)),
-            )
-        )
+        theirs = list(threads.map(lambda row: played(row, **some), rows(WorldChoice(world="code", **some))))
     assert len(theirs) == 20
     for task, episode, (rewards, told, env) in zip(tasks, ours, theirs, strict=True):
         assert rewards == [0.0] * (len(rewards) - 1) + [episode.reward]
-        assert env.get_metrics() == {
-            "turns": len(rewards),
-            "reward": episode.reward,
-            "success": float(episode.reward == 1),
-        }
-        hidden = [line for line in task.ground_truth.splitlines()[1:] if line.strip()]
-        assert [line for line in hidden if json.dumps(line)[1:-1] in json.dumps(told)] == []
+        earned = {"reward": episode.reward, "success": float(episode.reward == 1)}
+        assert env.get_metrics() == {"turns": len(rewards)} | earned
+        assert hidden_in(task, told) == []
     assert {sum(rewards) for rewards, _, _ in theirs} == {0.5, 1.0}
     mean = BaseTextEnv.aggregate_metrics([env.get_metrics() for _, _, env in theirs])
     assert mean["reward"] == pytest.approx(sum(episode.reward for episode in ours) / 20)

@@ -51,9 +51,8 @@ def test_nothing_that_is_hidden_is_in_a_trace(episodes):
     for episode in episodes:
         task = tasks[episode["task"]["key"]]
         (trace,) = episode["traces"]
-        written = json.dumps([node for node in trace["nodes"] if not node["sampled"]]) + json.dumps(
-            episode["task"]
-        )
+        told = [node for node in trace["nodes"] if not node["sampled"]]
+        written = json.dumps([told, episode["task"]])
         hidden = [*task.ground_truth.splitlines()[1:], *task.test_cases.values()]
         assert [line for line in hidden if line.strip() and json.dumps(line)[1:-1] in written] == []
 
@@ -72,9 +71,8 @@ def test_a_game_rewards_its_turns(agent_url, tmp_path):
     flags += ["--env.taskset.options", '{"max_turns": 3}']
     (episode,) = vf_eval(agent_url, tmp_path, *flags)
     (trace,) = episode["traces"]
-    ours = sweet_rl.simulate(
-        "twenty_questions", agent=policy(), human="scripted", num_tasks=1, options={"max_turns": 3}
-    )
+    how = {"human": "scripted", "num_tasks": 1, "options": {"max_turns": 3}}
+    ours = sweet_rl.simulate("twenty_questions", agent=policy(), **how)
     assert trace["info"]["turn_rewards"] == [-1.0, -1.0, -1.0]
     assert trace["rewards"]["reward"]["score"] == ours[0].reward
 

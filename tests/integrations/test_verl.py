@@ -42,11 +42,8 @@ class Server:
             known.append(float(logps[ids[-1]]))
         said = ids[len(prompt_ids) :]
         self.said.setdefault(request_id, []).append((list(prompt_ids), said, known))
-        return TokenOutput(
-            token_ids=said,
-            log_probs=known,
-            extra_fields={"min_global_steps": 1, "max_global_steps": len(self.said)},
-        )
+        steps = {"min_global_steps": 1, "max_global_steps": len(self.said)}
+        return TokenOutput(token_ids=said, log_probs=known, extra_fields=steps)
 
 
 def play(tmp_path, choice, *, response_length=448, **loop):
@@ -57,10 +54,8 @@ def play(tmp_path, choice, *, response_length=448, **loop):
     from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
     from verl.utils.dataset.rl_dataset import RLHFDataset, collate_fn
 
-    loops = [
-        {"name": "sweet_rl", "_target_": "sweet_rl.integrations.verl.WorldLoop", "choice": choice, **loop}
-    ]
-    OmegaConf.save(OmegaConf.create(loops), tmp_path / "loops.yaml")
+    ours = {"name": "sweet_rl", "_target_": "sweet_rl.integrations.verl.WorldLoop"}
+    OmegaConf.save(OmegaConf.create([{**ours, "choice": choice, **loop}]), tmp_path / "loops.yaml")
     (tmp_path / "rows.json").write_text(json.dumps(verl_rows(choice_of(choice))))
     with initialize_config_module("verl.trainer.config", version_base=None):
         config = compose("ppo_trainer", overrides=[
@@ -82,14 +77,9 @@ def samples(output):
     width = output.batch["prompts"].shape[1]
     for place, row in enumerate(output.batch):
         seen = row["attention_mask"].bool()
-        ids = row["responses"][seen[width:]].tolist()
-        yield (
-            place,
-            row["prompts"][seen[:width]].tolist(),
-            ids,
-            row["response_mask"][: len(ids)].tolist(),
-            row["rollout_log_probs"][: len(ids)].tolist(),
-        )
+        prompt, ids = row["prompts"][seen[:width]].tolist(), row["responses"][seen[width:]].tolist()
+        mask, logprobs = (row[name][: len(ids)].tolist() for name in ("response_mask", "rollout_log_probs"))
+        yield place, prompt, ids, mask, logprobs
 
 
 def test_a_batch_has_the_tokens_that_were_sampled_and_what_our_own_loop_gives_for_them(tmp_path):
@@ -132,16 +122,11 @@ def test_turns_that_are_cut_are_closed_and_rewarded_one_by_one(tmp_path):
     output, server, tokenizer = play(tmp_path, choice, turn_tokens=1)
     ((_, _, ids, mask, _),) = samples(output)
     (calls,) = server.said.values()
-    parts = [
-        [ids[place] for place in places]
-        for own, places in groupby(range(len(mask)), key=mask.__getitem__)
-        if own
-    ]
+    groups = groupby(range(len(mask)), key=mask.__getitem__)
+    parts = [[ids[place] for place in places] for own, places in groups if own]
     assert parts == [said for _, said, _ in calls]
     assert [len(part) for part in parts] == [1, 1, 1]
-    for given, _, _ in calls[1:]:
-        text = tokenizer.decode(given)
-        assert text.count(tokenizer.eos_token) >= 2
+    assert all(tokenizer.decode(given).count(tokenizer.eos_token) >= 2 for given, _, _ in calls[1:])
     assert output.non_tensor_batch["turn_scores"][0] == [-1.0, -1.0, -1.0]
     assert output.batch["rm_scores"].sum() == -3
     assert output.non_tensor_batch["stop_reason"][0] == "turn_limit"
@@ -151,8 +136,7 @@ def test_a_response_that_is_full_ends_with_a_turn(tmp_path):
     choice = {"world": "twenty_questions", "num_tasks": 1}
     output, server, _ = play(tmp_path, choice, response_length=40, turn_tokens=8)
     ((_, _, ids, mask, _),) = samples(output)
-    assert len(ids) <= 40
-    assert mask[-1] == 1
+    assert len(ids) <= 40 and mask[-1] == 1
     turns = len(next(iter(server.said.values())))
     assert len(output.non_tensor_batch["turn_scores"][0]) == turns > 1
     assert output.non_tensor_batch["stop_reason"][0] == "context_full"

@@ -25,8 +25,7 @@ def observe():
     """An observation of a dialogue: contents alternate user, assistant, user, ..."""
 
     def make(*contents, task_id="t", seed=0):
-        roles = ("user", "assistant")
-        messages = tuple(Message(roles[i % 2], content) for i, content in enumerate(contents))
-        return Observation(task_id, messages, seed)
+        messages = (Message(("user", "assistant")[i % 2], content) for i, content in enumerate(contents))
+        return Observation(task_id, tuple(messages), seed)
 
     return make

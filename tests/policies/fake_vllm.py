@@ -14,14 +14,9 @@ from pathlib import Path
 
 parser = argparse.ArgumentParser()
 parser.add_argument("-m", dest="module")
-parser.add_argument("--model")
-parser.add_argument("--served-model-name")
-parser.add_argument("--host")
+for name in "model served-model-name host tensor-parallel-size data-parallel-size pids die".split():
+    parser.add_argument(f"--{name}")
 parser.add_argument("--port", type=int)
-parser.add_argument("--tensor-parallel-size")
-parser.add_argument("--data-parallel-size")
-parser.add_argument("--pids")
-parser.add_argument("--die")
 parser.add_argument("--never-healthy", action="store_true")
 flags = parser.parse_args()
 NAME = flags.served_model_name or flags.model

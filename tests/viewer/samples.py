@@ -52,13 +52,8 @@ HOSTILE = {
     "ground_truth": f"def attack():\n    return {ATTACK!r}\n",
     "test_cases": {ATTACK: f"attack({ATTACK!r})"},
 }
-PROVENANCE = {
-    "sweet_rl": "0.1.0",
-    "agent_model": "llama-3.1-8b-instruct",
-    "env_model": "scripted",
-    "settings": {"max_steps": 10, "temperature": 1.0, "parser": "published"},
-    "seed": 1299709,
-}
+PROVENANCE = {"sweet_rl": "0.1.0", "agent_model": "llama-3.1-8b-instruct", "env_model": "scripted"}
+PROVENANCE |= {"settings": {"max_steps": 10, "temperature": 1.0, "parser": "published"}, "seed": 1299709}
 SYSTEM_PROMPT = (
     "<|system|>You help somebody to write a Python function. Ask about what you need to know, one question a turn. "
     "When you are sure, write I WANT TO ANSWER: followed by the code.<|end|>\n"
@@ -148,13 +143,10 @@ def sample_rows() -> list[Json]:
 
 def many_rows(count: int, repeats: int = 4) -> list[Json]:
     """`count` rows in published order, alike but for their number."""
-    tasks = count // repeats
-    rows = []
+    tasks, rows = count // repeats, []
     for i in range(count):
-        task = SHIPPING | {
-            "task_id": f"mini-{i % tasks:05d}",
-            "problem_description": f"Task {i % tasks}. {SHIPPING['problem_description']}",
-        }
+        asked = f"Task {i % tasks}. {SHIPPING['problem_description']}"
+        task = SHIPPING | {"task_id": f"mini-{i % tasks:05d}", "problem_description": asked}
         history = dialogue(task, "Above which weight?", f"Above {i} kilograms.", f"I WANT TO ANSWER:\n{HALF}")
         rows.append(row(task, i // tasks, history, HALF, "answered", reward=i % 11 / 10))
     return rows
@@ -187,18 +179,15 @@ def index_by(kind: str, trajectories: list, title: str = "") -> Json:
 RIVER = {"task_id": "twenty_questions/7", "problem_description": "Questions:\n"}
 RIVER |= {"ground_truth": "river", "hidden_information": "river"}
 ERRAND = "Find me a blue kettle, and price lower than 30.00 dollars"
-KETTLE = {
-    "task_id": "webshop/3",
-    "problem_description": "Buy what the shop's first page asks for.",
-    "ground_truth": '{"asin": "B000000003"}',
-    "hidden_information": '{"asin": "B000000003"}',
-    "instruction": ERRAND,
+KETTLE = {"task_id": "webshop/3", "problem_description": "Buy what the shop's first page asks for."}
+KETTLE |= dict.fromkeys(("ground_truth", "hidden_information"), '{"asin": "B000000003"}') | {
+    "instruction": ERRAND
 }
 ISLAND = {
     "task_id": "lantern/5",
     "problem_description": "You are on an island. Light the great lantern again.",
-    "ground_truth": "100 points",
 }
+ISLAND |= {"ground_truth": "100 points"}
 
 
 def played(task: Json, *turns: tuple[str, float | None, str]) -> list[Json]:
@@ -248,10 +237,8 @@ def history(task: Json, *turns: str) -> list[Json]:
     """Agent and human in turns after the description; an agent's turn is thoughts, the marker, its words."""
     told: list[Json] = [{"role": "user", "content": task["problem_description"]}]
     for i, text in enumerate(turns):
-        own = {"input": f"prompt {i}", "output": f"I think.OUTPUT:{text}"}
-        told.append(
-            {"role": "user", "content": text} if i % 2 else {"role": "assistant", "content": text, **own}
-        )
+        own = {} if i % 2 else {"input": f"prompt {i}", "output": f"I think.OUTPUT:{text}"}
+        told.append({"role": "user" if i % 2 else "assistant", "content": text, **own})
     return told
 
 
