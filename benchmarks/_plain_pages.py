@@ -1,7 +1,7 @@
 """Grading pages with nothing shared and nothing kept: the plain arithmetic that ours is measured against.
 
 Each picture is decoded and scaled whenever it is compared, and each comparison computes everything anew, for
-the two floors as well. The definitions are those of docs/frontend.md, written down directly.
+the two floors as well. The definitions are those of docs/world_pages.md, written down directly.
 `tests/grading/pages/test_shortcuts.py` holds ours to these numbers.
 """
 

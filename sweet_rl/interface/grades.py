@@ -63,7 +63,7 @@ def grade(what: Any, task: Any = None, **settings: Any) -> Any:
     """Grade by hidden tests, by the wanted page, or by a grader; what `sweet-rl evaluate` does.
 
     Functions run in a process of their own without network, files or environment (docs/grading.md), pages in
-    a browser without network (docs/frontend.md). Episodes of worlds that reward turns have their reward and
+    a browser without network (docs/world_pages.md). Episodes of worlds that reward turns have their reward and
     stay as they are, unless a grader is named; so do episodes that failed.
 
     Args:

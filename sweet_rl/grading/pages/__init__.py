@@ -2,7 +2,7 @@
 
 `metrics` compares pixels, and `elements` what the browser says stands where; `embedding` asks a CLIP model; `grader`
 does it for trajectories and for drafts, and has the table. The drafts of a dialogue are here: looking at them needs
-no package. Definitions and blind spots: docs/frontend.md.
+no package. Definitions and blind spots: docs/world_pages.md.
 """
 
 from __future__ import annotations
