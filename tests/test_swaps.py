@@ -27,7 +27,7 @@ from sweet_rl.worlds import load_tasks, world_of
 from sweet_rl.worlds.alfworld.players import thought as household_thought
 from sweet_rl.worlds.dangerous_taxi.data import play_taxi
 from sweet_rl.worlds.dangerous_taxi.game import encode
-from sweet_rl.worlds.dangerous_taxi.tasks import thought as taxi_thought
+from sweet_rl.worlds.dangerous_taxi.game import thought as taxi_thought
 from sweet_rl.worlds.frontend_design.judging import VisionJudge
 from tests.preferences.test_ranking import turn
 from tests.users.test_model import page

@@ -78,10 +78,10 @@ _EVERYWHERE: Final = "Like many stages"
 
 def stages() -> dict[str, str]:
     """All stages with their summaries: ours, then those that only one world has (`World.stages`)."""
-    from sweet_rl.worlds import registry
+    from sweet_rl import worlds
 
     ours = {name: said.partition(": ")[2] for name, said in COMMANDS.items()}
-    return ours | {name: stage.summary for name, stage in registry.stages().items()}
+    return ours | {name: stage.summary for name, stage in worlds.stages().items()}
 
 
 def load(name: str) -> Callable[..., Any]:
@@ -89,9 +89,9 @@ def load(name: str) -> Callable[..., Any]:
     if name in COMMANDS:
         module, attribute = f"sweet_rl.{COMMANDS[name].partition(':')[0]}", name.rpartition(" ")[2]
     else:
-        from sweet_rl.worlds import registry
+        from sweet_rl import worlds
 
-        of_worlds = registry.stages()
+        of_worlds = worlds.stages()
         if name not in of_worlds:
             raise no_such("stage", name, [*COMMANDS, *of_worlds])
         module, _, attribute = of_worlds[name].place.partition(":")

@@ -18,8 +18,7 @@ from sweet_rl.mini.objects.asker import ObjectAsker
 from sweet_rl.mini.objects.oracle import ObjectOracle, answer
 from sweet_rl.rollout import rollout, schedule
 from sweet_rl.types import Message, Trajectory
-from sweet_rl.worlds import first_for, load_tasks, world_of
-from sweet_rl.worlds.registry import world_with
+from sweet_rl.worlds import first_for, load_tasks, world_of, world_with
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from sweet_rl.chat.formats import LastObservation
 from sweet_rl.contracts import Policy
 from sweet_rl.errors import UsageError
 from sweet_rl.policies.scripted import ScriptedPolicy
-from sweet_rl.types import Compat, Message, Observation, StepResult, StopReason, Task, derive_seed
-from sweet_rl.worlds.base import World, no_agent
+from sweet_rl.types import Compat, Message, Observation, StepResult, Task, derive_seed
+from sweet_rl.worlds.base import Episode, World, no_agent
 from sweet_rl.worlds.options import AgentRequest
 
 # Interpreters know commands that are not moves. Some write files or keep a second copy of the game that other
@@ -54,15 +54,6 @@ class Scene:
     over: bool = False
     won: bool = False
 
-    def published(self) -> str:
-        """The parts with nothing between them, the list as Python writes it."""
-        return f"{self.look}{self.inventory}{self.narrative}{list(self.actions)}"
-
-    def text(self) -> str:
-        """The non-empty parts with blank lines between them."""
-        parts = (self.look, self.inventory, self.narrative, f"Actions: {list(self.actions)}")
-        return "\n\n".join(part.strip() for part in parts if part.strip())
-
 
 def listed_actions(text: str) -> tuple[str, ...]:
     """The actions at the end of an observation, however it was joined; none where there is no list."""
@@ -89,7 +80,7 @@ def is_refused(command: str, *, published: bool = False) -> bool:
     return any(words and words[0][:_DICTIONARY_LENGTH] in refused for words in sentences)
 
 
-class AdventureEnv:
+class AdventureEnv(Episode):
     """One episode of a text game; subclasses write `_begin` and `_play`, which raise EpisodeError without a
     game. As published, the parts of an observation are joined with nothing between, and more may be typed
     (`is_refused`)."""
@@ -97,48 +88,29 @@ class AdventureEnv:
     max_score: ClassVar[int]
 
     def __init__(self, *, max_turns: int = 50, compat: Compat = "fixed") -> None:
-        self._max_turns = max_turns
-        self._published = compat == "published"
-        self._done = True
+        self._max_turns, self._published = max_turns, compat == "published"
 
-    async def reset(self, task: Task, *, seed: int) -> Observation:
-        """Begin the game; whatever was played before is forgotten."""
-        self._done = True
-        self._task_id, self._seed, self._steps = task.task_id, seed, 0
-        self._latest = await self._begin(task)
-        self._messages: tuple[Message, ...] = (self._say(self._latest),)
-        self._done = False
-        return Observation(self._task_id, self._messages, self._seed)
+    async def _opening(self) -> str:
+        self._latest = await self._begin(self._task)
+        return self._say(self._latest)
 
-    async def step(self, action: str) -> StepResult:
+    async def _turn(self, action: str) -> StepResult:
         """One command: the first line of `action`, empty or not."""
-        if self._done:
-            return StepResult(action, action, None, terminated=True)
-        self._steps += 1
         before, content, command = self._latest, action.partition("\n")[0], typed(action)
-        self._done = True  # should the game break
         if is_refused(command, published=self._published):
             latest = replace(before, narrative=f"\n{REFUSAL}\n")
         else:
             latest = await self._play(command)
         self._latest = latest
-        self._messages = (*self._messages, Message("assistant", content), self._say(latest))
-        truncated = self._steps >= self._max_turns and not latest.over
-        self._done = latest.over or truncated
-        return StepResult(
-            content=content,
-            output=action,
-            observation=Observation(self._task_id, self._messages, self._seed),
+        self._messages += [Message("assistant", content), Message("user", self._say(latest))]
+        return self._moved(
+            content,
+            action,
+            ended=latest.over,
+            cut=self._steps >= self._max_turns,
             reward=float(latest.score - before.score),
-            terminated=latest.over,
-            truncated=truncated,
-            stop_reason=StopReason.ENDED if latest.over else StopReason.TURN_LIMIT if truncated else None,
             info={"game": {"score": latest.score, "max_score": self.max_score, "won": latest.won}},
         )
-
-    async def close(self) -> None:
-        """Nothing to free: what runs the game outlives the episode."""
-        self._done = True
 
     async def _begin(self, task: Task) -> Scene:
         """The first moment."""
@@ -148,12 +120,14 @@ class AdventureEnv:
         """One command of one line, possibly empty."""
         raise NotImplementedError
 
-    def _say(self, latest: Scene) -> Message:
+    def _say(self, latest: Scene) -> str:
         if self._published:
-            return Message("user", latest.published())
-        if latest.over:  # nothing is left to be looked at, carried or done
-            latest = Scene("", "", latest.narrative, ())
-        return Message("user", latest.text())
+            return f"{latest.look}{latest.inventory}{latest.narrative}{list(latest.actions)}"
+        parts = (
+            [latest.look, latest.inventory] if not latest.over else []
+        )  # at the end nothing is left to look at
+        parts += [latest.narrative, f"Actions: {[] if latest.over else list(latest.actions)}"]
+        return "\n\n".join(part.strip() for part in parts if part.strip())
 
 
 class RandomAdventurer(ScriptedPolicy):

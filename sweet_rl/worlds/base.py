@@ -16,7 +16,7 @@ from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import UsageError, no_such
 from sweet_rl.flags import flags_of as settings_flags
 from sweet_rl.prompts import load_prompt
-from sweet_rl.types import Json, Task
+from sweet_rl.types import Json, Message, Observation, StepResult, StopReason, Task
 from sweet_rl.worlds.options import (
     COMMON,
     AgentRequest,
@@ -131,6 +131,62 @@ class World:
             return told
         least = self.scores.success_return
         return None if least is None else reward > least
+
+
+class Episode:
+    """What every episode of ours keeps: its task and messages, how many turns there were, and whether it is over.
+
+    Worlds write `_turn`, which adds the messages of a turn, and `_opening`, the first one. After the end, and after a
+    world broke, nothing happens any more.
+    """
+
+    _task: Task
+    _seed: int
+    _messages: list[Message]
+    _steps = 0
+    _done = True
+    _answer: str | None = None
+
+    async def reset(self, task: Task, *, seed: int) -> Observation:
+        """Begin; whatever was played before is forgotten."""
+        self._done, self._steps, self._task, self._seed = True, 0, task, seed
+        self._messages = [Message("user", await self._opening())]
+        self._done = False
+        return self._observe()
+
+    async def step(self, action: str) -> StepResult:
+        """One turn of the agent."""
+        if self._done:
+            return StepResult(action, action, None, terminated=True, answer=self._answer, info=self._info())
+        self._done = True  # should the world break
+        self._steps += 1
+        result = await self._turn(action)
+        self._done = result.over
+        return result
+
+    async def close(self) -> None:
+        """Nothing to free: whoever answers outlives the episode."""
+        self._done = True
+
+    async def _opening(self) -> str:
+        """Make ready what the task needs; what the agent sees first."""
+        return self._task.problem_description
+
+    async def _turn(self, action: str) -> StepResult:
+        raise NotImplementedError
+
+    def _info(self) -> Mapping[str, Json]:
+        """Fields of the episode's row that belong to this world alone."""
+        return {}
+
+    def _observe(self) -> Observation:
+        return Observation(self._task.task_id, tuple(self._messages), self._seed)
+
+    def _moved(self, content: str, action: str, *, ended: bool, cut: bool, **more: Any) -> StepResult:
+        """A turn that ended the episode, or after which no turns are left, or neither."""
+        reason = StopReason.ENDED if ended else StopReason.TURN_LIMIT if cut else None
+        more |= {"terminated": ended, "truncated": cut and not ended, "stop_reason": reason}
+        return StepResult(content, action, self._observe(), **more)
 
 
 def rules_of(world: World, options: Options, *own: str) -> dict[str, Any]:

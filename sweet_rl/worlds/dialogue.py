@@ -21,13 +21,11 @@ from sweet_rl.types import (
     Failure,
     Json,
     Message,
-    Observation,
     StepResult,
     StopReason,
-    Task,
     UserContext,
 )
-from sweet_rl.worlds.base import World
+from sweet_rl.worlds.base import Episode, World
 from sweet_rl.worlds.options import Options
 
 HUB_REPOSITORY: Final = "facebook/collaborative_agent_bench"
@@ -115,12 +113,13 @@ class Dialogue(World):
         return settings
 
 
-class DialogueEnv:
+class DialogueEnv(Episode):
     """One episode between an agent and a human; worlds fill in `_begin`, `_consider`, `_hand_in`, `_context`.
     The last turn ends it whatever it says. A human who cannot be asked ends it, or says the published "No
     response.". Of a reply the agent gets to see `reply_limit` Unicode characters."""
 
     reply_limit: ClassVar[int]
+    _answer: str | None = NO_ANSWER
 
     def __init__(
         self,
@@ -132,29 +131,20 @@ class DialogueEnv:
     ) -> None:
         self._user, self._max_turns, self._parse = user, max_turns, parser
         self._stop_on_user_failure = stop_on_user_failure
-        self._done, self._steps = True, 0
-        self._answer: str | None = NO_ANSWER
 
-    async def reset(self, task: Task, *, seed: int) -> Observation:
-        """Begin: the agent sees the request and nothing else."""
-        self._task, self._seed = task, seed
-        self._messages = [Message("user", task.problem_description)]
-        self._answer, self._steps, self._done = NO_ANSWER, 0, True
+    async def _opening(self) -> str:
+        self._answer = NO_ANSWER
         await self._begin()
-        self._done = False
-        return self._observe()
+        return self._task.problem_description
 
-    async def step(self, action: str) -> StepResult:
-        """One agent turn and, unless it was the last, the human's reply."""
-        if self._done:
-            return StepResult(action, action, None, terminated=True, answer=self._answer, info=self._info())
-        self._steps += 1
+    async def _turn(self, action: str) -> StepResult:
+        """What the agent says and, unless it was the last turn, the human's reply."""
         parsed = self._parse(action)
         self._messages.append(Message("assistant", parsed.visible))
         failures = await self._consider(parsed)
         answered = parsed.answer is not None
         if answered or self._steps >= self._max_turns:
-            self._done, self._answer = True, self._hand_in(parsed)
+            self._answer = self._hand_in(parsed)
             return StepResult(
                 content=parsed.visible,
                 output=parsed.output,
@@ -170,16 +160,12 @@ class DialogueEnv:
         if reply.failure is not None:
             failure = self._now(reply.failure)
             if self._stop_on_user_failure:
-                self._done = True
                 raise EpisodeError(StopReason.USER_FAILED, failure)
             failures = (*failures, failure)
         self._messages.append(Message("user", reply.content[: self.reply_limit]))
         return StepResult(
             parsed.visible, parsed.output, self._observe(), failures=failures, info=self._info()
         )
-
-    async def close(self) -> None:
-        """Nothing to free: the user outlives the episode."""
 
     async def _begin(self) -> None:
         """Make ready what the task needs."""
@@ -200,12 +186,5 @@ class DialogueEnv:
             messages=tuple(self._messages),
         )
 
-    def _info(self) -> Mapping[str, Json]:
-        """Fields of the episode's row that belong to this world alone."""
-        return {}
-
     def _now(self, failure: Failure) -> Failure:
         return replace(failure, turn=self._steps - 1)
-
-    def _observe(self) -> Observation:
-        return Observation(self._task.task_id, tuple(self._messages), self._seed)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from functools import partial
 from typing import Any, ClassVar, Final, TypeVar
 
 from sweet_rl.chat.formats import LastObservation
@@ -15,8 +16,8 @@ from sweet_rl.chat.reflect_format import offered_commands
 from sweet_rl.contracts import Env, User
 from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.text_game import GameStep, TextGame
-from sweet_rl.types import Failure, Json, Message, Observation, StepResult, StopReason, Task
-from sweet_rl.worlds.base import World
+from sweet_rl.types import Failure, Json, Message, Observation, StepResult, Task
+from sweet_rl.worlds.base import Episode, World
 from sweet_rl.worlds.options import Options
 
 T = TypeVar("T")
@@ -46,56 +47,42 @@ class TextGameWorld(World):
         return LastObservation()
 
 
-class TextGameEnv:
+class TextGameEnv(Episode):
     """One episode of a text game; each user message has the whole state. What was won or lost is terminated,
     what ran out of steps is truncated, however a game sets the two; the row's `game` is the last `info`,
     with `cost`."""
 
+    _game: TextGame
+
     def __init__(self, make_game: Callable[[], TextGame], *, threaded: bool = False) -> None:
-        self._make_game = make_game
-        self._threaded = threaded
-        self._game: TextGame | None = None
-        self._done = True
+        self._make_game, self._threaded = make_game, threaded
 
-    async def reset(self, task: Task, *, seed: int) -> Observation:
+    async def _opening(self) -> str:
         await self.close()
-        self._game = game = await self._do(self._make_game)
-        self._task_id, self._seed, self._cost = task.task_id, seed, 0.0
-        text = await self._do(lambda: game.reset(task, seed=seed))
-        self._messages: tuple[Message, ...] = (Message("user", text),)
-        self._done = False
-        return Observation(self._task_id, self._messages, seed)
+        self._game, self._cost = await self._do(self._make_game), 0.0
+        return await self._do(partial(self._game.reset, self._task, seed=self._seed))
 
-    async def step(self, action: str) -> StepResult:
+    async def _turn(self, action: str) -> StepResult:
         """Take the agent's text as a label; others see its first line."""
         content = action.strip().partition("\n")[0].encode("utf-8", "replace").decode()
-        game = self._game
-        if self._done or game is None:
-            return StepResult(content, action, None, terminated=True)
-        self._done = True  # should the game break
-        moved = await self._do(lambda: game.step(action))
-        self._done = moved.over
+        moved = await self._do(partial(self._game.step, action))
         self._cost += moved.cost
-        self._messages = (*self._messages, Message("assistant", content), Message("user", moved.text))
+        self._messages += [Message("assistant", content), Message("user", moved.text)]
         # Won is an end even where it is published as a truncation; no more steps is none, even where it is.
         ended = moved.info.get("won") is True or (moved.terminated and not moved.info.get("out_of_steps"))
-        ended, cut = moved.over and ended, moved.over and not ended
-        return StepResult(
+        return self._moved(
             content,
             action,
-            Observation(self._task_id, self._messages, self._seed),
+            ended=moved.over and ended,
+            cut=moved.over,
             reward=moved.reward,
-            terminated=ended,
-            truncated=cut,
-            stop_reason=StopReason.ENDED if ended else StopReason.TURN_LIMIT if cut else None,
             info={"game": dict(moved.info) | {"cost": round(self._cost, 6)}},
         )
 
     async def close(self) -> None:
         self._done = True
-        game, self._game = self._game, None
-        if game is not None:
-            await self._do(game.close)
+        if hasattr(self, "_game"):
+            await self._do(self._game.close)
 
     async def _do(self, work: Callable[[], T]) -> T:
         if not self._threaded:

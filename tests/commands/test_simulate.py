@@ -18,7 +18,7 @@ from sweet_rl.errors import UsageError
 from sweet_rl.records import load_trajectories, read_rows
 from sweet_rl.types import StopReason
 from sweet_rl.users.server import start_server
-from sweet_rl.worlds.alfworld.tasks import TOMATO
+from sweet_rl.worlds.alfworld.game import TOMATO
 from tests.browsers.fake_renderer import FakeRenderer
 from tests.conftest import ROOT, called, ran
 

@@ -20,8 +20,7 @@ from sweet_rl.rollout import rollout, schedule
 from sweet_rl.types import AgentTurn, Completion, Failure, FinishReason, Generation, StopReason
 from sweet_rl.worlds import load_tasks
 from sweet_rl.worlds.backend_programming import world as backend
-from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
-from sweet_rl.worlds.dangerous_taxi.tasks import TaxiDriver
+from sweet_rl.worlds.dangerous_taxi.game import TaxiDriver, TaxiGame
 from sweet_rl.worlds.text_games import ACTION_HEAD as TAXI
 from sweet_rl.worlds.text_games import TextGameEnv
 from sweet_rl.worlds.twenty_questions.world import TwentyQuestionsEnv

@@ -18,6 +18,7 @@ from sweet_rl.types import Message, Observation, StopReason
 from sweet_rl.worlds.adventures import (
     REFUSAL,
     REFUSED,
+    AdventureEnv,
     RandomAdventurer,
     Scene,
     WalkthroughPolicy,
@@ -345,7 +346,8 @@ def test_tasks_and_splits():
 
 def test_scene_reads_back_odd_lists():
     scene = Scene("a [room]", "", "It's [here].", ("say 'hi'", 'x "y"'))
-    assert listed_actions(scene.text()) == listed_actions(scene.published()) == scene.actions
+    for compat in ("fixed", "published"):
+        assert listed_actions(AdventureEnv(compat=compat)._say(scene)) == scene.actions
     for broken in ("", "no list", "Actions: [north]", "Actions: [1, 2]", "['a'] and more"):
         assert listed_actions(broken) == ()
 

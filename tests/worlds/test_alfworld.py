@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -15,16 +16,17 @@ from sweet_rl.worlds import levels_of, load_tasks
 from sweet_rl.worlds.alfworld import WORLD, AlfworldOptions
 from sweet_rl.worlds.alfworld.data import household_texts, play_household
 from sweet_rl.worlds.alfworld.engine import EngineState
-from sweet_rl.worlds.alfworld.game import HouseholdGame, blacklist_name
-from sweet_rl.worlds.alfworld.players import HouseholdPlayer, Look, look, thought
-from sweet_rl.worlds.alfworld.tasks import (
+from sweet_rl.worlds.alfworld.game import (
     TOMATO,
     VARIABLE,
+    HouseholdGame,
+    alfworld_data_tasks,
+    blacklist_name,
     data_folder,
-    data_games,
     household_tasks,
     published_household_tasks,
 )
+from sweet_rl.worlds.alfworld.players import HouseholdPlayer, Look, look, thought
 from sweet_rl.worlds.options import LevelRequest
 from sweet_rl.worlds.text_games import ACTION_HEAD
 
@@ -223,7 +225,7 @@ def test_sources():
 def test_games_of_a_users_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(VARIABLE, str(tmp_path))
-    for games in (data_folder, data_games):
+    for games in (data_folder, alfworld_data_tasks):
         with pytest.raises(UsageError, match="No ALFWorld data"):
             games()
     light = homes.game("look_at_obj_in_light-CD-None-DeskLamp-1")
@@ -233,10 +235,10 @@ def test_games_of_a_users_folder(tmp_path, monkeypatch):
     assert (place / "initial_state.pddl").read_text() == homes.problem(light)
     assert json.loads((place / "traj_data.json").read_text()) == homes.trajectory_data(light)
     assert data_folder() == tmp_path
-    train = data_games()
+    train = [Path(row["game"]) for row in alfworld_data_tasks()]
     assert [place.parent.name[-1] for place in train] == ["1", "2"]
-    assert [place.parent.name[-1] for place in data_games("test")] == ["3", "4"]
-    assert len(data_games("train", "")) == 3
+    assert [Path(row["game"]).parent.name[-1] for row in alfworld_data_tasks("test")] == ["3", "4"]
+    assert len(alfworld_data_tasks("all:train")) == 3
     assert load_tasks("alfworld-data:all:train")[0].row["family"] == "look_at_obj_in_light"
     task = load_tasks("alfworld-data:train")[0]
     assert task.task_id == f"alfworld/json_2.1.1/train/{TOMATO}-1/trial_0"
@@ -244,9 +246,9 @@ def test_games_of_a_users_folder(tmp_path, monkeypatch):
     listed = tmp_path / "list.txt"
     assert blacklist_name(train[0]) == f"json_2.1.1/train/{TOMATO}-1/trial_0/"
     listed.write_text(f"{blacklist_name(train[0])}\n")
-    assert data_games(blacklist=listed) == train[1:]
+    assert [row["game"] for row in alfworld_data_tasks(blacklist=listed)] == [str(train[1])]
     with pytest.raises(UsageError, match="no problems of 'train'"):
-        data_games("train", "Dragon")
+        alfworld_data_tasks("Dragon:train")
     for split in ("/home/me", "**x", "tr*"):
         with pytest.raises(UsageError, match="no problems of"):
             load_tasks(f"alfworld-data:{split}")

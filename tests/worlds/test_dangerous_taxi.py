@@ -11,6 +11,7 @@ import pytest
 from sweet_rl.chat.reflect_format import policy_prompt, reflection_prompt
 from sweet_rl.errors import DataError, EpisodeError, UsageError
 from sweet_rl.openai_client import RequestFailed
+from sweet_rl.prompts import packaged_text
 from sweet_rl.records import task_from_row
 from sweet_rl.reflect_data.jobs import JobFile, collect
 from sweet_rl.reflect_data.teachers import EmbeddedTeacher
@@ -24,17 +25,17 @@ from sweet_rl.worlds.dangerous_taxi.game import (
     START_STATES,
     STATES,
     TABLE,
+    TaxiDriver,
     TaxiGame,
     decode,
     draw,
     encode,
-    game_instruction,
     plan,
     plan_to_pickup,
     read_state,
-    rules_text,
+    taxi_row,
+    thought,
 )
-from sweet_rl.worlds.dangerous_taxi.tasks import TaxiDriver, taxi_row, thought
 from sweet_rl.worlds.text_games import TextGameEnv
 from tests.worlds.playing import played
 
@@ -79,7 +80,7 @@ def test_published_episodes(golden):
         game = TaxiGame(max_turns=recorded["horizon"], compat="published", **recorded["kwargs"])
 
         def shown(game=game):
-            return game.text.replace(rules_text(), "<TAXI_RULES_TEXT>")
+            return game.text.replace(packaged_text("taxi_rules"), "<TAXI_RULES_TEXT>")
 
         game.begin(recorded["start"], recorded["curriculum"])
         assert recorded["first_prompt"] in (None, shown()), name
@@ -335,7 +336,7 @@ def test_the_published_texts(golden):
 def test_texts_are_what_games_show():
     """One prompt for training and for games, also from records that have the rules."""
     shown = TaxiGame().begin(START_STATES[5])
-    rules, instruction = f"{rules_text()}\n", game_instruction()
+    rules, instruction = f"{packaged_text('taxi_rules')}\n", packaged_text("taxi_instruction")
     for before in ("", rules, "Note that this is optimal.\n", "Spoiler: go south, it is optimal.\n"):
         texts = taxi_texts([{"state": before + shown, "reflection": "R", "action": 2}]).files
         assert texts["sft.jsonl"] == [f"{policy_prompt(shown, HEAD)}2"]

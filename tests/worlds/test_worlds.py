@@ -11,9 +11,18 @@ from hypothesis import strategies as st
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.mini.backend import tasks as mini
 from sweet_rl.types import ANSWER_MARKER, NO_ANSWER, is_answer
-from sweet_rl.worlds import AgentRequest, Answers, World, all_worlds, first_for, load_tasks, names, world_of
+from sweet_rl.worlds import (
+    AgentRequest,
+    Answers,
+    World,
+    all_worlds,
+    first_for,
+    load_tasks,
+    names,
+    world_of,
+    world_with,
+)
 from sweet_rl.worlds.dialogue import OUTPUT_MARKER, parse_fixed, parse_published
-from sweet_rl.worlds.registry import world_with
 
 
 def test_a_world_has_few_members_and_three_must_be_written():

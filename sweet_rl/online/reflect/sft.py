@@ -30,7 +30,7 @@ from sweet_rl.training.processes import is_main, own_rows
 from sweet_rl.training.settings import ModelSettings
 from sweet_rl.training.steps import rate_factor
 from sweet_rl.types import derive_seed
-from sweet_rl.worlds.registry import stages
+from sweet_rl.worlds import stages
 
 _OPTIMIZERS = {
     "adamw_torch": "", "adamw_hf": "", "paged_adamw_32bit": "PagedAdamW32bit", "paged_adamw_8bit": "PagedAdamW8bit",

@@ -31,7 +31,7 @@ from sweet_rl.studies.reflect.worlds import (
     Tuning,
 )
 from sweet_rl.studies.runner import Chain, call
-from sweet_rl.worlds.alfworld.tasks import TOMATO
+from sweet_rl.worlds.alfworld.game import TOMATO
 
 RECORDS: Final = {TAXI: 8000, HOUSEHOLD: 3000}  # States that the teacher reflects on
 HOUSEHOLDS: Final = 250  # Homes of the published family of tasks; every fifth is held out

@@ -11,7 +11,7 @@ from sweet_rl.cli.stage import StageEntry
 from sweet_rl.contracts import Policy
 from sweet_rl.flags import Settings, flag, group
 from sweet_rl.text_game import TextGame
-from sweet_rl.worlds.base import Rows, no_agent, one_level
+from sweet_rl.worlds.base import Rows, no_agent, one_level, rules_of
 from sweet_rl.worlds.options import AgentRequest, Learning, Level, LevelRequest, Measured, Options, TaskLists
 from sweet_rl.worlds.text_games import ACTION_HEAD, TextGameWorld
 
@@ -52,7 +52,7 @@ def levels(options: Options, request: LevelRequest) -> Sequence[Level]:
     """One level: the games of a list or file; by default a user's, or the embedded ones with the published
     goal."""
     from sweet_rl.records import task_from_row
-    from sweet_rl.worlds.alfworld.tasks import published_household_tasks
+    from sweet_rl.worlds.alfworld.game import published_household_tasks
 
     if request.tasks and not WORLD.learning.ignored(request.tasks, WORLD.tasks.sources, options.compat):
         return one_level(WORLD, options, request)
@@ -107,7 +107,7 @@ class Alfworld(TextGameWorld):
     stages = STAGES
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
-        from sweet_rl.worlds.alfworld.tasks import alfworld_data_tasks, household_tasks
+        from sweet_rl.worlds.alfworld.game import alfworld_data_tasks, household_tasks
 
         return alfworld_data_tasks(where) if source == "alfworld-data" else household_tasks(where, limit)
 
@@ -116,15 +116,9 @@ class Alfworld(TextGameWorld):
         from sweet_rl.worlds.alfworld.engine import Household
         from sweet_rl.worlds.alfworld.game import BLACKLIST, HouseholdGame
 
-        shuffle = isinstance(options, AlfworldOptions) and options.shuffle_action
+        rules = rules_of(self, options, "shuffle_action")
         with Household() as household:
-            yield lambda: HouseholdGame(
-                household,
-                max_turns=self.turns(options),
-                shuffle_action=shuffle,
-                compat=options.compat,
-                blacklist=BLACKLIST,
-            )
+            yield lambda: HouseholdGame(household, blacklist=BLACKLIST, **rules)
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
         import asyncio

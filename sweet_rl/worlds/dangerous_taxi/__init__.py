@@ -12,7 +12,7 @@ from sweet_rl.contracts import Policy
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Settings, flag, group
 from sweet_rl.text_game import TextGame
-from sweet_rl.worlds.base import Rows, no_agent, one_level, tasks_in
+from sweet_rl.worlds.base import Rows, no_agent, one_level, rules_of, tasks_in
 from sweet_rl.worlds.options import AgentRequest, Learning, Level, LevelRequest, Measured, Options, TaskLists
 from sweet_rl.worlds.text_games import ACTION_HEAD, TextGameWorld
 
@@ -55,13 +55,17 @@ class TaxiMeasured(Settings):
 def levels(options: Options, request: LevelRequest) -> Sequence[Level]:
     """The start states of a list or file; else games whose starts are drawn, in one level or three."""
     from sweet_rl.records import task_from_row
-    from sweet_rl.worlds.dangerous_taxi.tasks import drawn_tasks
+    from sweet_rl.worlds.dangerous_taxi.game import taxi_row
 
     if request.tasks and not WORLD.learning.ignored(request.tasks, WORLD.tasks.sources, options.compat):
         return one_level(WORLD, options, request)
     learns = isinstance(options, TaxiLearning) and options.taxi_curriculum
     names = ("pickup", "dropoff", "full") if learns else ("none",)
-    return [Level(name, [task_from_row(row) for row in drawn_tasks(name, request.entries)]) for name in names]
+    found = []
+    for name in names:
+        rows = [taxi_row(name) | {"task_id": f"dangerous_taxi/{name}/{at}"} for at in range(request.entries)]
+        found.append(Level(name, list(map(task_from_row, rows))))
+    return found
 
 
 def measured(flags: TaxiMeasured, tasks: str | None, max_turns: int) -> Measured:
@@ -82,8 +86,7 @@ def measured(flags: TaxiMeasured, tasks: str | None, max_turns: int) -> Measured
 def expert(game: TextGame) -> Expert | None:
     """The planner, with a thought for each of its actions."""
     from sweet_rl.reflect_data.teachers import Expert
-    from sweet_rl.worlds.dangerous_taxi.game import LABELS, TaxiGame
-    from sweet_rl.worlds.dangerous_taxi.tasks import thought
+    from sweet_rl.worlds.dangerous_taxi.game import LABELS, TaxiGame, thought
 
     if not isinstance(game, TaxiGame):
         return None
@@ -121,7 +124,7 @@ class DangerousTaxi(TextGameWorld):
     stages = STAGES
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
-        from sweet_rl.worlds.dangerous_taxi.tasks import taxi_tasks
+        from sweet_rl.worlds.dangerous_taxi.game import taxi_tasks
 
         return taxi_tasks(where)
 
@@ -129,16 +132,11 @@ class DangerousTaxi(TextGameWorld):
     def games(self, options: Options) -> Iterator[Callable[[], TextGame]]:
         from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
 
-        taxi = options if isinstance(options, TaxiOptions) else TaxiOptions()
-        yield lambda: TaxiGame(
-            max_turns=self.turns(options),
-            with_prompt=taxi.with_prompt,
-            with_history=taxi.with_history,
-            compat=options.compat,
-        )
+        rules = rules_of(self, options, "with_prompt", "with_history")
+        yield lambda: TaxiGame(**rules)
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
-        from sweet_rl.worlds.dangerous_taxi.tasks import TaxiDriver
+        from sweet_rl.worlds.dangerous_taxi.game import TaxiDriver
 
         if wanted.name not in self.agents:
             raise no_agent(self, wanted.name)

@@ -16,7 +16,7 @@ from sweet_rl.chat.reflect_format import ACTION_MARKER, ANALYSE_MARKER, SftTexts
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.flags import flag, group
 from sweet_rl.flags.shared import Compatible
-from sweet_rl.prompts import load_prompt
+from sweet_rl.prompts import packaged_text
 from sweet_rl.reflect_data.texts import (
     Label,
     Moment,
@@ -36,12 +36,11 @@ from sweet_rl.worlds.dangerous_taxi.game import (
     ACTION_NAMES,
     LABELS,
     TABLE,
-    game_instruction,
     plan,
     prompt,
-    rules_text,
+    start_states,
+    thought,
 )
-from sweet_rl.worlds.dangerous_taxi.tasks import start_states, thought
 from sweet_rl.worlds.text_games import ACTION_HEAD
 
 
@@ -158,8 +157,8 @@ def play_taxi(
 
 def taxi_request() -> Request:
     """How a model is asked: the rules are in its system prompt, so that records need not repeat them."""
-    system = f"{load_prompt('taxi_teacher_system').strip()}\n\n{rules_text()}"
-    return Request(system, load_prompt("taxi_teacher_request").strip(), ACTION_HEAD)
+    system = f"{packaged_text('taxi_teacher_system')}\n\n{packaged_text('taxi_rules')}"
+    return Request(system, packaged_text("taxi_teacher_request"), ACTION_HEAD)
 
 
 _SPOILER_LINE: Final = re.compile(r"^(?:Note that .*optimal|Spoiler:).*\n?", re.MULTILINE)
@@ -187,6 +186,7 @@ def taxi_texts(
             ends = f"{ACTION_MARKER}{wanted}"
             texts.add(SftTexts(f"{text}{ends}", reflected, f"{reflected}{after}{ends}"))
         else:
-            state = _SPOILER_LINE.sub("", state if keep_rules else state.removeprefix(f"{rules_text()}\n"))
-            texts.add(sft_texts(state, ACTION_HEAD, reflection, wanted, instruction=game_instruction()))
+            rules, instruction = (packaged_text(f"taxi_{name}") for name in ("rules", "instruction"))
+            state = _SPOILER_LINE.sub("", state if keep_rules else state.removeprefix(f"{rules}\n"))
+            texts.add(sft_texts(state, ACTION_HEAD, reflection, wanted, instruction=instruction))
     return texts

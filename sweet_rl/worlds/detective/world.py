@@ -18,7 +18,7 @@ from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag, group
 from sweet_rl.types import Task
 from sweet_rl.worlds.adventures import Adventure, AdventureEnv, Scene
-from sweet_rl.worlds.base import Rows
+from sweet_rl.worlds.base import Rows, rules_of
 from sweet_rl.worlds.options import AgentRequest, Archer, Options, TaskLists
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Detective(Adventure):
     @asynccontextmanager
     async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
         with open_detective(getattr(options, "place", None)) as interpreters:
-            yield lambda: DetectiveEnv(interpreters, max_turns=self.turns(options), compat=options.compat)
+            yield lambda: DetectiveEnv(interpreters, **rules_of(self, options))
 
     async def routes(self, wanted: AgentRequest) -> Mapping[str, Sequence[str]]:
         with open_detective(getattr(wanted.options, "place", None)) as interpreters:

@@ -23,18 +23,8 @@ from sweet_rl.chat.formats import without_system
 from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import DataError, EpisodeError, UsageError
 from sweet_rl.flags import group, no_flag
-from sweet_rl.types import (
-    NO_ANSWER,
-    Compat,
-    Json,
-    Message,
-    Observation,
-    StepResult,
-    StopReason,
-    Task,
-    UserContext,
-)
-from sweet_rl.worlds.base import World, no_agent
+from sweet_rl.types import NO_ANSWER, Compat, Json, Message, StepResult, StopReason, UserContext
+from sweet_rl.worlds.base import Episode, World, no_agent, rules_of
 from sweet_rl.worlds.options import AgentRequest, Options, Scores
 
 FIRST_OBSERVATION: Final = "Questions:\n"
@@ -146,23 +136,22 @@ class QuestionTranscript:
         )
 
 
-class QuestionGameEnv:
+class QuestionGameEnv(Episode):
     """One game; subclasses say what an answer is and when it is solved (`_judge`). `reads_json`: the
     question is found in what the agent wrote; the dialogue shows it, the record keeps both."""
 
     _no_answer: str
+    _answer = NO_ANSWER
 
     def __init__(
         self, oracle: User, *, max_turns: int = 20, compat: Compat = "fixed", reads_json: bool = False
     ) -> None:
         self._oracle, self._max_turns, self._reads_json = oracle, max_turns, reads_json
         self._published = compat == "published"
-        self._done = True
-        self._answer: str = NO_ANSWER
 
-    async def reset(self, task: Task, *, seed: int) -> Observation:
-        """Begin: the agent sees the opening line alone."""
-        self._task, self._seed = task, seed
+    async def _opening(self) -> str:
+        """The opening line alone."""
+        task, self._answer = self._task, NO_ANSWER
         names = task.row.get("aliases")
         if names is None:  # a row made elsewhere: the object, or "City, Country"
             names = [task.hidden_information.split(",")[0]]
@@ -174,17 +163,12 @@ class QuestionGameEnv:
                 repair='For example ["airplane", "plane"]; leave it out to use hidden_information.',
             )
         self._names = [name.lower() for name in names]
-        self._messages = [Message("user", task.problem_description)]
-        self._turns, self._answer, self._done = 0, NO_ANSWER, False
-        return Observation(task.task_id, tuple(self._messages), seed)
+        return task.problem_description
 
-    async def step(self, action: str) -> StepResult:
+    async def _turn(self, action: str) -> StepResult:
         """One question and its answer. By the repaired rules a question is the first line that is not blank;
         an empty one and one of more than `MAX_QUESTION_CHARACTERS` cost their turn and are not asked. By
         the published rules every action is a question as it is."""
-        if self._done:
-            return StepResult(action, action, None, terminated=True, answer=self._answer)
-        self._turns += 1
         question = shown = decode_question(action) if self._reads_json else action
         if not self._published:
             lines = question.strip().splitlines()
@@ -193,43 +177,33 @@ class QuestionGameEnv:
         self._messages.append(Message("assistant", shown))
         answer, solved = self._no_answer, False
         if self._published or 0 < len(question) <= MAX_QUESTION_CHARACTERS:
-            answer, solved = self._judge(shown, await self._ask())
+            said = await self._oracle.reply(
+                UserContext(
+                    problem_description=self._task.problem_description,
+                    hidden_information=self._task.hidden_information,
+                    messages=tuple(self._messages),
+                )
+            )
+            if said.failure is not None:  # an answer that was not given must not be learned from
+                failure = replace(said.failure, turn=self._steps - 1)
+                raise EpisodeError(StopReason.USER_FAILED, failure)
+            answer, solved = self._judge(shown, said.content)
         self._messages.append(Message("user", answer))
-        truncated = not solved and self._turns >= self._max_turns
-        self._done = solved or truncated
-        if solved:
-            self._answer = shown
-        return StepResult(
-            content=shown,
-            output=action,
-            observation=Observation(self._task.task_id, tuple(self._messages), self._seed),
+        over = solved or self._steps >= self._max_turns
+        self._answer = shown if solved else NO_ANSWER
+        return self._moved(
+            shown,
+            action,
+            ended=solved,
+            cut=over,
             reward=SOLVED_REWARD if solved else TURN_REWARD,
-            terminated=solved,
-            truncated=truncated,
-            stop_reason=StopReason.ENDED if solved else StopReason.TURN_LIMIT if truncated else None,
-            answer=self._answer if self._done else None,
+            answer=self._answer if over else None,
             info={"solved": solved},
         )
-
-    async def close(self) -> None:
-        """Nothing to free: the oracle outlives the game."""
 
     def _judge(self, question: str, reply: str) -> tuple[str, bool]:
         """The answer that the agent gets to see, and whether the game is solved."""
         raise NotImplementedError
-
-    async def _ask(self) -> str:
-        reply = await self._oracle.reply(
-            UserContext(
-                problem_description=self._task.problem_description,
-                hidden_information=self._task.hidden_information,
-                messages=tuple(self._messages),
-            )
-        )
-        if reply.failure is not None:  # an answer that was not given must not be learned from
-            self._done = True
-            raise EpisodeError(StopReason.USER_FAILED, replace(reply.failure, turn=self._turns - 1))
-        return reply.content
 
 
 @group("Options of question games")
@@ -259,8 +233,7 @@ class QuestionGame(World):
         """Open games whose questions `user` answers."""
         if user is None:
             raise UsageError(f"{self.name} needs an oracle.")
-        reads_json = getattr(options, "reads_json", False)
-        yield self.maker(user, max_turns=self.turns(options), compat=options.compat, reads_json=reads_json)
+        yield self.maker(user, **rules_of(self, options, "reads_json"))
 
     def maker(self, oracle: User, **rules: Any) -> Callable[[], Env]:
         """What makes a fresh game."""
