@@ -20,13 +20,10 @@ def load_prompt(name_or_path: str) -> str:
     Packaged are those here and those in the worlds' folders; no two have the same name.
     """
     package = resources.files("sweet_rl")
-    worlds = [folder / "prompts" for folder in (package / "worlds").iterdir()]
+    folders = [package / "prompts", package / "prompts/reflect"]
+    folders += [folder / "prompts" for folder in (package / "worlds").iterdir()]
     packaged = {
-        f"{before}{file.name}": file
-        for before, folders in {
-            "": [package / "prompts", *worlds],
-            "reflect/": [package / "prompts/reflect"],
-        }.items()
+        f"reflect/{file.name}" if folder.name == "reflect" else file.name: file
         for folder in folders
         if folder.is_dir()
         for file in folder.iterdir()
@@ -71,8 +68,7 @@ def fill(template: str, **values: str) -> str:
 
 def check_placeholders(template: str, names: Sequence[str], path: str) -> None:
     """Make sure that a template has all places it is going to be filled at."""
-    missing = [f"{{{name}}}" for name in names if f"{{{name}}}" not in template]
-    if missing:
+    if missing := [f"{{{name}}}" for name in names if f"{{{name}}}" not in template]:
         raise UsageError(
             f"The prompt {path!r} lacks {', '.join(missing)}. Put each placeholder where its text belongs."
         )
@@ -80,8 +76,7 @@ def check_placeholders(template: str, names: Sequence[str], path: str) -> None:
 
 PLACEHOLDERS: Final = ("problem_description", "hidden_information", "dialogue_history")
 
-_SEPARATOR: Final = "\n\n\n\n"
-_CLOSING: Final = "agent:"
+_SEPARATOR, _CLOSING = "\n\n\n\n", "agent:"
 _ENTRY: Final = re.compile(rf"(?:\A|(?<={_SEPARATOR}))(system|user|assistant):")
 _SECTIONS: Final = ("request", "hidden_information", "dialogue")
 
@@ -110,16 +105,14 @@ def parse_simulator_prompt(text: str) -> UserContext:
     found: dict[str, str] = {}
     for name in _SECTIONS:
         _, opening, inside = text.partition(f"<{name}>\n")
-        # A section ends at the first closing tag, but the dialogue, the last one, at the last: what an agent
-        # writes can neither end it nor pass for an earlier section.
-        if name == "dialogue":
-            content, closing, behind = inside.rpartition(f"\n</{name}>")
-        else:
-            content, closing, behind = inside.partition(f"\n</{name}>\n")
+        content, closing, behind = inside.partition(f"\n</{name}>\n")
+        if name == "dialogue":  # ends at the last closing tag: what an agent writes can neither end it ...
+            content, closing, behind = inside.rpartition(
+                f"\n</{name}>"
+            )  # ... nor pass for an earlier section
         if opening and closing:
             found[name], text = content, behind
-    missing = [f"<{name}>" for name in _SECTIONS if name not in found]
-    if missing:
+    if missing := [f"<{name}>" for name in _SECTIONS if name not in found]:
         raise ValueError(
             f"the prompt has no {', '.join(missing)} section. The scripted human knows only what is in "
             "the marked sections of the packaged prompt: use that one (leave --user_prompt_path out) or mark "

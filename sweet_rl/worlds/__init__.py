@@ -19,7 +19,7 @@ from sweet_rl.flags import flags_of as flags_of_settings
 from sweet_rl.network import without_hub_if_silent
 from sweet_rl.plugins import Registry
 from sweet_rl.types import Json, Task
-from sweet_rl.worlds.base import World, no_agent, one_level
+from sweet_rl.worlds.base import World, no_agent, one_level, tasks_in
 from sweet_rl.worlds.dialogue import HUB_REPOSITORY
 from sweet_rl.worlds.options import (
     COMMON,
@@ -43,12 +43,12 @@ __all__ += ["no_agent", "options_of", "own_options", "two_worlds", "world_in", "
 _OURS: Final = {
     "code": "sweet_rl.worlds.backend_programming.world:WORLD",
     "html": "sweet_rl.worlds.frontend_design.world:WORLD",
-    "guess_my_city": "sweet_rl.worlds.guess_my_city.world:WORLD",
-    "twenty_questions": "sweet_rl.worlds.twenty_questions.world:WORLD",
+    "guess_my_city": "sweet_rl.worlds.guess_my_city:WORLD",
+    "twenty_questions": "sweet_rl.worlds.twenty_questions:WORLD",
     "alfworld": "sweet_rl.worlds.alfworld:WORLD",
     "auto_explore": "sweet_rl.worlds.auto_explore:WORLD",
     "dangerous_taxi": "sweet_rl.worlds.dangerous_taxi:WORLD",
-    "detective": "sweet_rl.worlds.detective.world:WORLD",
+    "detective": "sweet_rl.worlds.detective:WORLD",
     "lantern": "sweet_rl.mini.lantern:WORLD",
     "webshop": "sweet_rl.worlds.webshop.world:WORLD",
 }
@@ -58,7 +58,7 @@ _PUBLISHED: Final = {
     "frontend_design": "html",
     "adventure": "detective",
     "taxi": "dangerous_taxi",
-    "llm_twenty_questions": "sweet_rl.worlds.twenty_questions.world:TEN_WORDS",
+    "llm_twenty_questions": "sweet_rl.worlds.twenty_questions:TEN_WORDS",
 }
 """What they are called in published command lines, where that is another name."""
 _FIRST: Final = {
@@ -194,7 +194,7 @@ def load_tasks(
     if not isinstance(source, str | Path):
         raise UsageError(f"tasks are loaded by the name of a list or a file, got {source!r}.")
     source = str(source)
-    from sweet_rl.records import load_tasks_file, task_from_row  # not for those who only ask for names
+    from sweet_rl.records import load_tasks_file  # not for those who only ask for names
 
     name, _, where = source.partition(":")
     if name == HUB_REPOSITORY:
@@ -202,8 +202,7 @@ def load_tasks(
     # ours are looked at first, so that no package is imported in vain, and none takes a name of ours
     worlds = [world] if world is not None and name in world.tasks.sources else all_worlds()
     for one in (each for each in worlds if name in each.tasks.sources):
-        made, place = one.rows(name, where, limit=num_tasks, seed=seed), f"{source} of the world {one.name}"
-        return [task_from_row(row, path=place, line=n) for n, row in enumerate(made, 1)][:num_tasks]
+        return tasks_in(one, source, limit=num_tasks, seed=seed)
     path = Path(source).expanduser()
     if not path.is_file():
         what = "is a folder, not a file" if path.is_dir() else "is no file that exists"

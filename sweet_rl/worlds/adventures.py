@@ -31,11 +31,8 @@ REFUSED = REFUSED_ALWAYS | frozenset(
         *("scope", "showobj", "showverb", "purloin", "abstract", "goto", "gonear", "random"),
     )
 )
-REFUSAL = "[That is no move of this game.]"
-"""What the world says instead."""
-
-COMMAND_BYTES = 198
-"""What fits into the interpreter's input line, as UTF-8."""
+REFUSAL = "[That is no move of this game.]"  # what the world says instead
+COMMAND_BYTES = 198  # what fits into the interpreter's input line, as UTF-8
 
 _DICTIONARY_LENGTH = 9
 _LIST = re.compile(r"\[[^\[\]]*\]\s*\Z")

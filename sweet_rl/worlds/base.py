@@ -33,8 +33,7 @@ from sweet_rl.worlds.options import (
 if TYPE_CHECKING:
     from sweet_rl.cli.stage import StageEntry
 
-Rows = list[dict[str, Json]]
-"""Tasks as they stand in a file."""
+Rows = list[dict[str, Json]]  # tasks as they stand in a file
 
 
 class World:
@@ -195,15 +194,15 @@ def rules_of(world: World, options: Options, *own: str) -> dict[str, Any]:
     return {"max_turns": world.turns(options), "compat": options.compat} | rules
 
 
-def tasks_in(world: World, source: str) -> list[Task]:
+def tasks_in(world: World, source: str, *, limit: int | None = None, seed: int = 0) -> list[Task]:
     """Tasks of one of the world's lists, or of a file."""
     from sweet_rl.records import load_tasks_file, task_from_row
 
     name, _, where = source.partition(":")
-    if name in world.tasks.sources:
-        rows, place = world.rows(name, where, limit=None, seed=0), f"{source} of the world {world.name}"
-        return [task_from_row(row, path=place, line=number) for number, row in enumerate(rows, 1)]
-    return load_tasks_file(Path(source).expanduser())
+    if name not in world.tasks.sources:
+        return load_tasks_file(Path(source).expanduser())[:limit]
+    rows, place = world.rows(name, where, limit=limit, seed=seed), f"{source} of the world {world.name}"
+    return [task_from_row(row, path=place, line=number) for number, row in enumerate(rows, 1)][:limit]
 
 
 def one_level(world: World, options: Options, request: LevelRequest) -> list[Level]:

@@ -28,8 +28,7 @@ from sweet_rl.types import (
 from sweet_rl.worlds.base import Episode, World
 from sweet_rl.worlds.options import Options
 
-HUB_REPOSITORY: Final = "facebook/collaborative_agent_bench"
-"""Where ColBench is."""
+HUB_REPOSITORY: Final = "facebook/collaborative_agent_bench"  # where ColBench is
 
 OUTPUT_MARKER: Final = "OUTPUT:"
 _MARKER_AT_LINE_START = re.compile(rf"^[ \t]*{re.escape(ANSWER_MARKER)}", re.MULTILINE)

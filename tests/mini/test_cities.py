@@ -16,7 +16,7 @@ from sweet_rl.mini.cities.question import plain
 from sweet_rl.mini.cities.table import WEATHER, cities, countries, topics
 from sweet_rl.records import task_from_row
 from sweet_rl.types import Message, UserContext
-from sweet_rl.worlds.guess_my_city.world import GuessMyCityEnv, guess_my_city_tasks
+from sweet_rl.worlds.guess_my_city import GuessMyCityEnv, guess_my_city_tasks
 
 ORACLE = CityOracle()
 QUESTIONS = Path(__file__).parent / "tables" / "city_questions.tsv"

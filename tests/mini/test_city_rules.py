@@ -14,7 +14,7 @@ from sweet_rl.mini.cities.table import cities, read
 from sweet_rl.records import task_from_row
 from sweet_rl.rollout import rollout, schedule
 from sweet_rl.types import Message, Observation
-from sweet_rl.worlds.guess_my_city.world import GuessMyCityEnv, guess_my_city_tasks
+from sweet_rl.worlds.guess_my_city import GuessMyCityEnv, guess_my_city_tasks
 
 TASKS = [task_from_row(row) for row in guess_my_city_tasks()]
 ORACLE = CityOracle()

@@ -21,8 +21,8 @@ from sweet_rl.online.settings import ArcherSettings, LoopSettings
 from sweet_rl.records import load_trajectories, read_rows
 from sweet_rl.types import AgentTurn, Failure, Message, StopReason, Task, Trajectory, derive_seed
 from sweet_rl.worlds import load_tasks
-from sweet_rl.worlds.question_games.game import QuestionTranscript
-from sweet_rl.worlds.twenty_questions.world import TwentyQuestionsEnv
+from sweet_rl.worlds.question_games import QuestionTranscript
+from sweet_rl.worlds.twenty_questions import TwentyQuestionsEnv
 from tests.online.models import Joined, policy_model, policy_tokenizer
 
 TRANSCRIPT = QuestionTranscript()

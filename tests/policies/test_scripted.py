@@ -23,7 +23,7 @@ from sweet_rl.worlds.backend_programming import world as backend
 from sweet_rl.worlds.dangerous_taxi.game import TaxiDriver, TaxiGame
 from sweet_rl.worlds.text_games import ACTION_HEAD as TAXI
 from sweet_rl.worlds.text_games import TextGameEnv
-from sweet_rl.worlds.twenty_questions.world import TwentyQuestionsEnv
+from sweet_rl.worlds.twenty_questions import TwentyQuestionsEnv
 
 REQUEST = (
     "Price my cart.The signature of the function is: def price(items, discount=0.1, *, unit: str = 'a)')"

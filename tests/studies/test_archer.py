@@ -36,7 +36,7 @@ from sweet_rl.studies.runner import table
 from sweet_rl.training.checkpoints import save_state
 from sweet_rl.types import AgentTurn, Failure, Message, StopReason, Trajectory
 from sweet_rl.worlds import world_of
-from sweet_rl.worlds.twenty_questions.world import twenty_questions_tasks
+from sweet_rl.worlds.twenty_questions import twenty_questions_tasks
 
 WORDS = [task_from_row(row) for row in twenty_questions_tasks("sixteen")][:2]
 

@@ -25,8 +25,8 @@ from sweet_rl.worlds.adventures import (
     is_refused,
     listed_actions,
 )
+from sweet_rl.worlds.detective import VARIABLE, WORLD, DetectiveEnv, find_story, open_detective
 from sweet_rl.worlds.detective.interpreter import Interpreter
-from sweet_rl.worlds.detective.world import VARIABLE, WORLD, DetectiveEnv, find_story, open_detective
 from tests.worlds.playing import played
 
 TASK = task_from_row(WORLD.rows("detective", "", limit=None, seed=0)[0])

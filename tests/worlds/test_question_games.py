@@ -11,9 +11,9 @@ from sweet_rl.errors import DataError, EpisodeError, UsageError
 from sweet_rl.records import task_from_row
 from sweet_rl.rollout import Episode, RolloutStats
 from sweet_rl.types import Completion, Failure, Generation, Message, StopReason, UserReply
-from sweet_rl.worlds.guess_my_city.world import REFUSAL, GuessMyCityEnv, guess_my_city_tasks
-from sweet_rl.worlds.question_games.game import QuestionTranscript, decode_question, words_of
-from sweet_rl.worlds.twenty_questions.world import (
+from sweet_rl.worlds.guess_my_city import REFUSAL, GuessMyCityEnv, guess_my_city_tasks
+from sweet_rl.worlds.question_games import QuestionTranscript, decode_question, words_of
+from sweet_rl.worlds.twenty_questions import (
     INVALID_QUESTION,
     TEN_OBJECTS,
     TwentyQuestionsEnv,

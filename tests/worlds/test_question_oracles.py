@@ -12,7 +12,7 @@ from sweet_rl.openai_client import OpenAIClient, RetryPolicy
 from sweet_rl.serving import listening
 from sweet_rl.types import Message, UserContext
 from sweet_rl.worlds import world_of
-from sweet_rl.worlds.question_games.game import question_of
+from sweet_rl.worlds.question_games import question_of
 from sweet_rl.worlds.question_games.oracles import GradioOracle, OpenAIOracle, Seq2SeqOracle, open_oracle
 
 OBJECTS, CITIES = (world_of(name).user.oracle.__self__ for name in ("twenty_questions", "guess_my_city"))

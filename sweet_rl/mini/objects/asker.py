@@ -17,7 +17,7 @@ from sweet_rl.mini.objects.oracle import NO, YES, answer, sections
 from sweet_rl.policies.scripted import ScriptedPolicy
 from sweet_rl.types import Message, Observation, derive_seed
 from sweet_rl.worlds import load_tasks
-from sweet_rl.worlds.question_games.game import QuestionTranscript
+from sweet_rl.worlds.question_games import QuestionTranscript
 
 Answer = Callable[[str, str], str | None]
 """What the oracle would say to a question about a word: "Yes.", "No.", or something else where it cannot say."""

@@ -39,7 +39,7 @@ from sweet_rl.studies.archer.recipe import CONFIG, TASKS, area, best_asker, name
 from sweet_rl.training.checkpoints import complete_checkpoints, load_state
 from sweet_rl.types import Trajectory
 from sweet_rl.worlds import world_of
-from sweet_rl.worlds.question_games.game import SOLVED_REWARD
+from sweet_rl.worlds.question_games import SOLVED_REWARD
 
 _ASKED = re.compile(r"^(.+\?) (\S.*)$", re.MULTILINE)
 

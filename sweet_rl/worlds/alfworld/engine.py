@@ -170,8 +170,7 @@ def _remembered(parse: Callable[..., Any], copied: Callable[[Any], Any]) -> Call
     return lambda text, **settings: copied(once(text, **settings))
 
 
-WAYS_KEPT: Final = 4096
-"""Command sequences of one game whose operators are remembered."""
+WAYS_KEPT: Final = 4096  # command sequences of one game whose operators are remembered
 
 Commands: TypeAlias = tuple[str, ...]
 Way: TypeAlias = tuple[tuple[int, int], ...]
@@ -203,14 +202,11 @@ class LoadedGame:
         self._states: dict[Commands, EngineState] = {}
         self._for_planner: bytes | None = None
         self._plans: dict[Commands, Commands] = {}
-        self._first: EngineState | None = None
 
     def begin(self) -> EngineState:
         """The first state, with the introduction."""
-        if self._first is None:
-            self._go_to(())
-            self._first = self._as_state(self._derive("#intro#", {}))
-        return self._first
+        self._go_to(())
+        return self._as_state(self._derive("#intro#", {}))
 
     def play(self, before: Commands, command: str) -> EngineState:
         """One command from the state after `before`; results are cached."""

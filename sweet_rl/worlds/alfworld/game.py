@@ -25,8 +25,7 @@ from sweet_rl.worlds.text_games import ACTION_HEAD
 if TYPE_CHECKING:
     from sweet_rl.worlds.alfworld.engine import Household
 
-GAMES_FOLDER: Final = "json_2.1.1"
-"""In a user's ALFWorld folder."""
+GAMES_FOLDER: Final = "json_2.1.1"  # in a user's ALFWorld folder
 
 BLACKLIST: Final = "alfworld_blacklist.txt"
 """One problem a line, from `json_2.1.1` on: those that the engine failed at."""

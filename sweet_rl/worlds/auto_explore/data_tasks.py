@@ -161,11 +161,8 @@ def why_left_out(path: Path, *, compat: Compat = "fixed") -> str:
     return "" if len(text.encode("ascii", "ignore")) >= 0.9 * len(text) else "mostly not ASCII"
 
 
-MAX_TOKENS: Final = 2000
-"""What a teacher is shown of a file."""
-
-MAX_BYTES: Final = 1 << 22
-"""What is read of a file; questions are about a part of it anyway."""
+MAX_TOKENS: Final = 2000  # what a teacher is shown of a file
+MAX_BYTES: Final = 1 << 22  # what is read of a file; questions are about a part of it anyway
 
 
 @group("The flags of this stage")

@@ -172,8 +172,7 @@ def reflection_negative(flags: ReflectionNegativeFlags, teacher_flags: TeacherFl
 
 
 NEGATIVES_PER_FILE: Final = 2
-MAX_NEGATIVES: Final = 3
-"""Of one task, however many files its path opens."""
+MAX_NEGATIVES: Final = 3  # of one task, however many files its path opens
 
 
 @dataclass(frozen=True, slots=True)

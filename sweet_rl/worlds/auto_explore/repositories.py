@@ -50,11 +50,8 @@ def is_allowed(name: str) -> bool:
     return kind_of(name) != "other"
 
 
-MAX_DEPTH: Final = 64
-"""Folders within folders at most."""
-
-MAX_NAME: Final = 255
-"""Characters of a name at most."""
+MAX_DEPTH: Final = 64  # folders within folders at most
+MAX_NAME: Final = 255  # characters of a name at most
 
 
 class Entry(NamedTuple):

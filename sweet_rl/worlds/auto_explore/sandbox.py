@@ -19,31 +19,17 @@ from typing import Final, Literal, NamedTuple
 
 from sweet_rl.prompts import fill, packaged_text
 from sweet_rl.types import Compat, derive_seed
-from sweet_rl.worlds.auto_explore.repositories import (
-    LINE_LIMITS,
-    Entry,
-    RepositoryIndex,
-    is_allowed,
-    kind_of,
-    unwrap,
-)
+from sweet_rl.worlds.auto_explore.repositories import LINE_LIMITS, Entry, RepositoryIndex, kind_of, unwrap
 
 COMMANDS: Final = ("cd", "ls", "cat", "head", "tail", "echo", "id")
 """What the sandbox does. A game offers `cd`, `cat` and `id`; the others stand in recorded sessions."""
 PUBLISHED_COMMANDS: Final = ("cd", "ls", "cat", "head", "tail", "echo", "python", "pip", "id")
 """What the published sandbox does; ours refuses `python` and `pip`, which run code of the repository."""
 
-TOKEN_LIMIT: Final = 500
-"""Tokens that are shown of a file at most, whatever it is."""
-
-MAX_LISTED: Final = 1000
-"""Names that are listed of a folder at most."""
-
-MAX_WRITTEN: Final = 65_536
-"""Characters that an episode can write with `echo`, in all."""
-
-WHOLE_BYTES: Final = 1 << 20
-"""Bytes of a file at most whose last lines `tail` shows."""
+TOKEN_LIMIT: Final = 500  # tokens that are shown of a file at most, whatever it is
+MAX_LISTED: Final = 1000  # names that are listed of a folder at most
+MAX_WRITTEN: Final = 65_536  # characters that an episode can write with `echo`, in all
+WHOLE_BYTES: Final = 1 << 20  # bytes of a file at most whose last lines `tail` shows
 
 _LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
 
@@ -79,22 +65,15 @@ def bytes_shown(tokens: PieceCounter) -> int:
     return 4 * (TOKEN_LIMIT * tokens.longest + 1)
 
 
-def shown_part(text: str, name: str, *, tokens: PieceCounter = PIECES) -> str:
-    """The first lines of a text, and of these the first tokens."""
-    limit = LINE_LIMITS[kind_of(name)]
-    lines = text.split("\n")
-    if len(lines) > limit + (not lines[-1]):  # behind a last line break there is no line
-        text = "\n".join(lines[:limit])
-    return tokens.cut(text, TOKEN_LIMIT)
-
-
 def truncate(text: str, name: str, *, tokens: PieceCounter = PIECES) -> str:
-    """The shown part of a text, and a note if it was cut."""
-    shown = shown_part(text, name, tokens=tokens)
+    """The first lines of a text, and of these the first tokens; with a note if it was cut."""
+    limit, lines = LINE_LIMITS[kind_of(name)], text.split("\n")
+    many = len(lines) > limit + (not lines[-1])  # behind a last line break there is no line
+    shown = tokens.cut("\n".join(lines[:limit]) if many else text, TOKEN_LIMIT)
     if shown == text:
         return text
-    limits = {"lines": str(LINE_LIMITS[kind_of(name)]), "tokens": str(TOKEN_LIMIT)}
-    return f"{shown}\n...\n{fill(packaged_text('explore_truncated'), **limits)}\n"
+    note = fill(packaged_text("explore_truncated"), lines=str(limit), tokens=str(TOKEN_LIMIT))
+    return f"{shown}\n...\n{note}\n"
 
 
 class Result(NamedTuple):
@@ -188,10 +167,6 @@ class Sandbox:
                 (folders if entry.is_folder else found).append(posixpath.join(folder, entry.name))
             below += reversed(folders)
         return sorted(found)
-
-    def files(self) -> list[str]:
-        """Paths of all files that an agent may hand in, sorted."""
-        return list(filter(is_allowed, self.all_files()))
 
     def run(self, words: Sequence[str | None]) -> Result:
         """Run one command; errors are part of the result."""

@@ -26,11 +26,8 @@ from sweet_rl.worlds.auto_explore.repositories import is_allowed, split_command,
 Record = dict[str, Json]
 
 TRAIN_REPOSITORIES: Final = 40
-TEST_REPOSITORIES: Final = 10
-"""Embedded repositories; those held out are other ones, not other questions."""
-
-ALL_QUESTIONS: Final = "data.json"
-"""The file with the questions about all repositories."""
+TEST_REPOSITORIES: Final = 10  # embedded repositories; those held out are other ones, not other questions
+ALL_QUESTIONS: Final = "data.json"  # the file with the questions about all repositories
 
 _FIELDS: Final = {
     **dict.fromkeys(("filename", "root"), "a string"),
@@ -286,8 +283,7 @@ def played_path(commands: Iterable[Any], *, compat: Compat = "fixed") -> list[st
     return path
 
 
-SHARES: Final[dict[str, int]] = {"train": 7, "validate": 2, "test": 1}
-"""File name to share, in tenths."""
+SHARES: Final[dict[str, int]] = {"train": 7, "validate": 2, "test": 1}  # file name to share, in tenths
 
 
 @group("The flags of this stage")

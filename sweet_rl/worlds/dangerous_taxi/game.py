@@ -36,8 +36,7 @@ MAP: Final = (
 
 SIZE: Final = 5
 STATES: Final = 500
-DEPOTS: Final = ((0, 0), (0, 4), (4, 0), (4, 3))
-"""Row and column of R, G, Y and B."""
+DEPOTS: Final = ((0, 0), (0, 4), (4, 0), (4, 3))  # row and column of R, G, Y and B
 IN_TAXI: Final = 4
 
 SOUTH, NORTH, EAST, WEST, PICKUP, DROPOFF = range(6)
@@ -45,8 +44,7 @@ ACTION_NAMES: Final = (
     *("move south", "move north", "move east", "move west"),
     *("pickup passenger", "drop off passenger"),
 )
-LABELS: Final = ("0", "1", "2", "3", "4", "5")
-"""What an agent writes for each action."""
+LABELS: Final = ("0", "1", "2", "3", "4", "5")  # what an agent writes for each action
 
 STEP_REWARD: Final = -1
 DELIVERY_REWARD: Final = 20
@@ -199,8 +197,7 @@ def prompt(
     return f"{rules}{history}\n\n--- Current State ---\n\n{draw(states[-1])}{ACTION_HEAD}{offered}\n"
 
 
-REWARD_SCALE: Final = 20
-"""Rewards are Taxi-v3's own divided by this."""
+REWARD_SCALE: Final = 20  # rewards are Taxi-v3's own divided by this
 
 SUCCESS_THRESHOLDS: Final[Mapping[str | None, float]] = {None: 0, "pickup": 0, "dropoff": 0, "full": -1}
 """An episode of a curriculum is a success when its costs sum to less. None: deliver. pickup: ends when the passenger is

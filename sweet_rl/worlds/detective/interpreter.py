@@ -19,24 +19,16 @@ from typing import Any
 
 from sweet_rl.errors import missing_package
 from sweet_rl.processes import Methods, WorkerPool, work
+from sweet_rl.worlds.adventures import Scene
 
-TIMEOUT_S = 60.0
-"""For one command, which takes milliseconds: a worker that needs longer hangs."""
+TIMEOUT_S = 60.0  # for one command, which takes milliseconds: a worker that needs longer hangs
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
-    """A moment of a game: the four parts of an observation (`narrative` is what the last command brought),
-    the score, and the opaque `state` that leads back to it."""
+class Position(Scene):
+    """A moment of a game, and the opaque `state` that leads back to it."""
 
-    look: str
-    inventory: str
-    narrative: str
-    actions: tuple[str, ...]
-    score: int
-    over: bool
-    won: bool
-    state: bytes = field(repr=False)
+    state: bytes = field(default=b"", repr=False)
 
 
 class Interpreters(WorkerPool):
@@ -119,8 +111,7 @@ Checked at 1,237 places of the walkthrough and of random play from it (templates
 them): nothing else does anything that these don't, but for dropping everything at once.
 """
 
-CACHED = 4096
-"""Positions whose actions are remembered."""
+CACHED = 4096  # positions whose actions are remembered
 
 _GRAMMAR_WORDS = frozenset(
     word

@@ -30,21 +30,14 @@ from sweet_rl.openai_client.retries import AttemptFailed
 from sweet_rl.prompts import fill, load_prompt
 from sweet_rl.types import NO_RESPONSE, Json, UserContext, UserReply
 from sweet_rl.users.model import ask
-from sweet_rl.worlds.question_games.game import Asking, question_of
+from sweet_rl.worlds.question_games import Asking, question_of
 
 KINDS: Final = ("seq2seq", "openai", "gradio")
 
-BASE_MODEL: Final = "google/flan-t5-small"
-"""What the published weights were fine-tuned from."""
-
-MAX_PROMPT_TOKENS: Final = 512
-"""What T5 was trained to read; a longer prompt loses its end."""
-
-WEIGHTS_KEY: Final = "model_state_dict"
-"""Where the published file keeps the weights."""
-
-SEPARATOR: Final = ",,,,,"
-"""Between the items of a batch of the gradio server, and between their answers."""
+BASE_MODEL: Final = "google/flan-t5-small"  # what the published weights were fine-tuned from
+MAX_PROMPT_TOKENS: Final = 512  # what T5 was trained to read; a longer prompt loses its end
+WEIGHTS_KEY: Final = "model_state_dict"  # where the published file keeps the weights
+SEPARATOR: Final = ",,,,,"  # between the items of a batch of the gradio server, and between their answers
 
 # Gradio 5 and 6, and from 4.20 on: a POST gives an event's id, a GET of that id its events. Before: a POST answers.
 _QUEUED_ROUTES: Final = ("/gradio_api/call/predict", "/call/predict")
