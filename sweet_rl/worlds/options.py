@@ -229,7 +229,7 @@ class Learning:
     equal_levels: bool = False
     ignores_files: bool = False
     expert: Callable[[TextGame], Expert | None] = lambda game: None
-    flags: type[Settings] = Settings
+    flags: type[Settings] = NoFlags
     measured: Callable[[Any, str | None, int], Measured] | None = None
 
     def ignored(self, source: str, sources: Sequence[str], compat: Compat) -> bool:
