@@ -174,7 +174,7 @@ def test_remembered_actions_are_those_of_the_place(shared):
             if position.over:
                 break
             state = position.state
-            fresh._finder._cache.clear()
+            fresh._valid.clear()
             again = fresh.play(state, "version")  # takes no turn
             assert again.actions == position.actions
 

@@ -119,7 +119,14 @@ class ExploreGame:
             named = "cd, ls, cat, head, tail, id, exit"
             self._result = result = fill(packaged_text("explore_no_command"), commands=named)
         else:
-            result, identified = self._do(command)
+            verb, before, name = command.partition(" ")[0], self.sandbox.cwd, self.name_of(command)
+            result, identified = self.sandbox.run(split_command(command))
+            self.history.append(command)
+            if verb == "cat":
+                self._shown.add(posixpath.join(before, name))
+            elif verb == "cd" and self._compat == "fixed" and len(self._commands()) > len(CHOICES):
+                self.sandbox.cwd = before
+                result = f"Error: {name} offers more than the {len(CHOICES)} labels there are"
             self._result = f"Executing: {command}\n{result}"
         won = identified in self.targets
         out_of_steps = self.steps >= self._max_turns
@@ -150,18 +157,6 @@ class ExploreGame:
         """The file or folder, in the folder where one is, that a command on offer is about."""
         words = [word for word in split_command(command) if word is not None]
         return unwrap(words[-1], compat=self._compat)
-
-    def _do(self, command: str) -> tuple[str, str | None]:
-        """The result of a command that is on offer, and what it handed in."""
-        verb, before, name = command.partition(" ")[0], self.sandbox.cwd, self.name_of(command)
-        result = self.sandbox.run(split_command(command))
-        self.history.append(command)
-        if verb == "cat":
-            self._shown.add(posixpath.join(before, name))
-        elif verb == "cd" and self._compat == "fixed" and len(self._commands()) > len(CHOICES):
-            self.sandbox.cwd = before
-            return f"Error: {name} offers more than the {len(CHOICES)} labels there are", None
-        return result.text, result.identified
 
     def _commands(self) -> list[str]:
         """What can be done now, in order: never `exit`, and no file is opened twice."""

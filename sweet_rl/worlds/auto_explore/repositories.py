@@ -61,13 +61,6 @@ class Entry(NamedTuple):
     is_folder: bool
 
 
-class Head(NamedTuple):
-    """The beginning of a file, and whether that is all of it."""
-
-    data: bytes
-    whole: bool
-
-
 @dataclass(frozen=True, slots=True)
 class RepositoryIndex:
     """One repository; paths are relative to it, "" for itself.
@@ -96,12 +89,12 @@ class RepositoryIndex:
         """Paths of all files, sorted."""
         return (path for path, entry in sorted(self._entries.items()) if not entry.is_folder)
 
-    def read(self, path: str, limit: int) -> Head:
-        """The first `limit` bytes of a file."""
+    def read(self, path: str, limit: int) -> tuple[bytes, bool]:
+        """The first `limit` bytes of a file, and whether that is all of it."""
         if self.root is not None:
             return read_file(self.root, path, limit)
         data = self._texts[path]
-        return Head(data[:limit], whole=len(data) <= limit)
+        return data[:limit], len(data) <= limit
 
 
 def index_of(name: str, texts: Mapping[str, str]) -> RepositoryIndex:
@@ -179,8 +172,8 @@ def _join(folder: str, name: str) -> str:
     return f"{folder}/{name}" if folder else name
 
 
-def read_file(root: Path, path: str, limit: int) -> Head:
-    """The first `limit` bytes of the ordinary file at `path` below `root`."""
+def read_file(root: Path, path: str, limit: int) -> tuple[bytes, bool]:
+    """The first `limit` bytes of the ordinary file at `path` below `root`, and whether that is all of it."""
     *above, name = names = path.split("/")
     if not {"", ".", ".."}.isdisjoint(names):
         raise OSError(errno.EINVAL, "Not a plain name")
@@ -199,7 +192,7 @@ def read_file(root: Path, path: str, limit: int) -> Head:
         raise OSError(errno.EINVAL, "Not an ordinary file")
     with os.fdopen(opened, "rb") as file:
         data = file.read(limit + 1)
-    return Head(data[:limit], whole=len(data) <= limit)
+    return data[:limit], len(data) <= limit
 
 
 class Library:
@@ -217,27 +210,12 @@ class Library:
 
     def get(self, name: str) -> RepositoryIndex:
         """The repository called `name`."""
-        if name not in self._known:
-            if self._folder is None:
-                made = import_module("sweet_rl.mini.repositories").make_repository(name)
-                self._known[name] = made.index()
-            else:
-                self._known[name] = self._scan(self._folder, name)
-        return self._known[name]
-
-    def need_one(self, names: Collection[str]) -> None:
-        """A repository that is missing spoils its own episodes; where all are, the folder is another one."""
-        absent: UsageError | None = None
-        for name in sorted(names):
-            try:
-                self.get(name)
-                return
-            except UsageError as error:
-                absent = absent or error
-        if absent is not None:
-            raise absent
-
-    def _scan(self, folder: Path, name: str) -> RepositoryIndex:
+        if name in self._known:
+            return self._known[name]
+        folder = self._folder
+        if folder is None:
+            made = import_module("sweet_rl.mini.repositories").make_repository(name)
+            return self._known.setdefault(name, made.index())
         parts = name.strip("/").split("/")
         if name.startswith("/") or not {"", ".", ".."}.isdisjoint(parts):
             raise UsageError(f"{name!r} is no name of a repository: it must lie in the folder of them.")
@@ -254,7 +232,19 @@ class Library:
                 f"There is no repository {name!r} in {str(folder)!r}{hint}, or it is a symbolic link, which is not "
                 "followed. Give the folder that the tasks were made from."
             )
-        return scan(folder / name, name)
+        return self._known.setdefault(name, scan(folder / name, name))
+
+    def need_one(self, names: Collection[str]) -> None:
+        """A repository that is missing spoils its own episodes; where all are, the folder is another one."""
+        absent: UsageError | None = None
+        for name in sorted(names):
+            try:
+                self.get(name)
+                return
+            except UsageError as error:
+                absent = absent or error
+        if absent is not None:
+            raise absent
 
 
 _WORD: Final = re.compile(r"""\n|(?:"(?:\\.|[^"\\])*"|'[^']*'|\\.|[^\s"'\\]|["'\\])+""", re.DOTALL)

@@ -21,10 +21,9 @@ from sweet_rl.prompts import fill, packaged_text
 from sweet_rl.types import Compat, derive_seed
 from sweet_rl.worlds.auto_explore.repositories import LINE_LIMITS, Entry, RepositoryIndex, kind_of, unwrap
 
+# A game offers `cd`, `cat` and `id`; the others stand in recorded sessions. `python` and `pip` would run code.
 COMMANDS: Final = ("cd", "ls", "cat", "head", "tail", "echo", "id")
-"""What the sandbox does. A game offers `cd`, `cat` and `id`; the others stand in recorded sessions."""
 PUBLISHED_COMMANDS: Final = ("cd", "ls", "cat", "head", "tail", "echo", "python", "pip", "id")
-"""What the published sandbox does; ours refuses `python` and `pip`, which run code of the repository."""
 
 TOKEN_LIMIT: Final = 500  # tokens that are shown of a file at most, whatever it is
 MAX_LISTED: Final = 1000  # names that are listed of a folder at most
@@ -179,38 +178,32 @@ class Sandbox:
                 return Result(f"Error: {command} is not run here: it would run code of the repository")
             return Result(fill(packaged_text("explore_unsupported"), commands=", ".join(known)))
         try:
-            do = {"cd": self._cd, "ls": self._ls, "id": self._id, "echo": self._echo}.get(command)
-            return self._show(command, rest) if do is None else do(rest)
+            if command == "echo":
+                return self._echo(rest)
+            if command in {"cat", "head", "tail"}:
+                return self._show(command, rest)
+            given = rest or ["."] if command == "ls" else rest
+            if len(given) != 1:
+                raise CommandError(f"Error: {command} needs one {'file' if command == 'id' else 'folder'}")
+            path, name = self._path(given[0]), _shown(unwrap(given[0], compat=self._compat))
+            there = self.at(path)
+            if command == "id":
+                if there != "file":
+                    raise CommandError(f"Error: {name} does not exist!")
+                return Result(f"Success: Identified file {name}", identified=path)
+            if command == "cd":
+                if there != "folder":
+                    number = errno.ENOTDIR if there else errno.ENOENT
+                    raise CommandError(f"Error: [Errno {number}] {os.strerror(number)}: '{name}'")
+                self.cwd = path
+                return Result(f"Success: Now at {path or '.'}")
+            if there != "folder":
+                raise CommandError(f"Error: ls: {name}: {os.strerror(errno.ENOTDIR)}\n")
+            names = [f"'{entry.name}'" for entry in self.entries(path)]
+            more = [f"... and {len(names) - MAX_LISTED} more"] if len(names) > MAX_LISTED else []
+            return Result("\n".join(["Success: The result of ls is:", *names[:MAX_LISTED], *more]))
         except CommandError as error:
             return Result(str(error))
-
-    def _one(self, command: str, rest: Sequence[str], what: str) -> tuple[str, str]:
-        """The only word of a command: the path that it means, and how messages show it."""
-        if len(rest) != 1:
-            raise CommandError(f"Error: {command} needs one {what}")
-        return self._path(rest[0]), _shown(unwrap(rest[0], compat=self._compat))
-
-    def _cd(self, rest: Sequence[str]) -> Result:
-        path, name = self._one("cd", rest, "folder")
-        if (there := self.at(path)) != "folder":
-            number = errno.ENOTDIR if there else errno.ENOENT
-            raise CommandError(f"Error: [Errno {number}] {os.strerror(number)}: '{name}'")
-        self.cwd = path
-        return Result(f"Success: Now at {path or '.'}")
-
-    def _ls(self, rest: Sequence[str]) -> Result:
-        path, name = self._one("ls", rest or ["."], "folder")
-        if self.at(path) != "folder":
-            raise CommandError(f"Error: ls: {name}: {os.strerror(errno.ENOTDIR)}\n")
-        names = [f"'{entry.name}'" for entry in self.entries(path)]
-        more = [f"... and {len(names) - MAX_LISTED} more"] if len(names) > MAX_LISTED else []
-        return Result("\n".join(["Success: The result of ls is:", *names[:MAX_LISTED], *more]))
-
-    def _id(self, rest: Sequence[str]) -> Result:
-        path, name = self._one("id", rest, "file")
-        if self.at(path) != "file":
-            raise CommandError(f"Error: {name} does not exist!")
-        return Result(f"Success: Identified file {name}", identified=path)
 
     def _echo(self, rest: Sequence[str]) -> Result:
         match rest:

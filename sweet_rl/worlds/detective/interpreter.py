@@ -64,43 +64,6 @@ def start(story: str) -> Methods:
     }
 
 
-class Interpreter:
-    """The game file in jericho."""
-
-    def __init__(self, story: Path) -> None:
-        try:
-            from jericho import FrotzEnv
-        except ImportError:
-            raise missing_package("jericho", "detective", needed_for="The Detective game") from None
-        self.frotz: Any = FrotzEnv(str(story))
-        self._finder = ActionFinder(self.frotz)
-
-    def begin(self) -> Position:
-        narrative, _ = self.frotz.reset()
-        return self._position(narrative)
-
-    def play(self, state: bytes, command: str) -> Position:
-        """Type `command`, as `adventures.typed` returned it, at a saved moment."""
-        if self.frotz._emulator_halted():  # jericho offers no other way to ask
-            self.frotz.reset()
-        self.frotz.set_state(pickle.loads(state))  # noqa: S301 - our own, made below
-        narrative, *_ = self.frotz.step(command)
-        return self._position(narrative)
-
-    def _position(self, narrative: str) -> Position:
-        frotz = self.frotz
-        state = frotz.get_state()
-        score, won = int(frotz.get_score()), bool(frotz.victory())
-        over = bool(frotz.game_over()) or won
-        look = str(frotz.step("look")[0])
-        frotz.set_state(state)
-        inventory = str(frotz.step("inventory")[0])
-        frotz.set_state(state)
-        actions = () if over else self._finder.find(state, f"{look}\n{inventory}")
-        kept = pickle.dumps(state, protocol=5)
-        return Position(look, inventory, str(narrative), actions, score, over, won, kept)
-
-
 TEMPLATES = (
     *("north", "south", "west", "east", "northwest", "southwest", "northeast", "southeast", "up", "down"),
     *("take OBJ", "drop OBJ", "eat OBJ", "take all", "wait", "shoot OBJ with OBJ"),
@@ -133,30 +96,58 @@ _NO_EFFECT = re.compile(r"\(Taken\)|\(first taking|You can't go")
 _UNKNOWN = re.compile(r"not a verb I recognise|can't see any such thing|didn't understand", re.IGNORECASE)
 
 
-class ActionFinder:
-    """Finds and remembers the valid actions of positions in one interpreter, which is left in the state that
-    it had."""
+class Interpreter:
+    """The game file in jericho. It remembers the valid actions of positions."""
 
-    def __init__(self, frotz: Any) -> None:
-        self._frotz = frotz
-        words = frotz.get_dictionary()
+    def __init__(self, story: Path) -> None:
+        try:
+            from jericho import FrotzEnv
+        except ImportError:
+            raise missing_package("jericho", "detective", needed_for="The Detective game") from None
+        self.frotz: Any = FrotzEnv(str(story))
+        words = self.frotz.get_dictionary()
         self._word_length = max(len(word.word) for word in words)
         self._nouns = {word.word for word in words if word.is_noun} - _GRAMMAR_WORDS
-        self._cache: dict[bytes, tuple[str, ...]] = {}
+        self._valid: dict[bytes, tuple[str, ...]] = {}
 
-    def find(self, state: Any, text: str) -> tuple[str, ...]:
-        """The valid actions in `state`, directions first; never none."""
-        objects = self._frotz.get_world_objects(clean=True)
-        player = objects[self._frotz.player_obj_num]
+    def begin(self) -> Position:
+        narrative, _ = self.frotz.reset()
+        return self._position(narrative)
+
+    def play(self, state: bytes, command: str) -> Position:
+        """Type `command`, as `adventures.typed` returned it, at a saved moment."""
+        if self.frotz._emulator_halted():  # jericho offers no other way to ask
+            self.frotz.reset()
+        self.frotz.set_state(pickle.loads(state))  # noqa: S301 - our own, made below
+        narrative, *_ = self.frotz.step(command)
+        return self._position(narrative)
+
+    def _position(self, narrative: str) -> Position:
+        frotz = self.frotz
+        state = frotz.get_state()
+        score, won = int(frotz.get_score()), bool(frotz.victory())
+        over = bool(frotz.game_over()) or won
+        look = str(frotz.step("look")[0])
+        frotz.set_state(state)
+        inventory = str(frotz.step("inventory")[0])
+        frotz.set_state(state)
+        actions = () if over else self.valid_actions(state, f"{look}\n{inventory}")
+        kept = pickle.dumps(state, protocol=5)
+        return Position(look, inventory, str(narrative), actions, score, over, won, kept)
+
+    def valid_actions(self, state: Any, text: str) -> tuple[str, ...]:
+        """The valid actions in `state`, directions first; never none. The game is left in that state."""
+        objects = self.frotz.get_world_objects(clean=True)
+        player = objects[self.frotz.player_obj_num]
         near = [bytes(objects[thing.num]) for thing in self._in_reach()]
         here = b"".join((bytes(player), bytes(objects[player.parent]), *near, text.encode()))
-        if here not in self._cache:
-            if len(self._cache) >= CACHED:
-                self._cache.clear()
+        if here not in self._valid:
+            if len(self._valid) >= CACHED:
+                self._valid.clear()
             found = self._try_all(state, self._things(state, text))
-            self._cache[here] = tuple(found) or ("wait",)  # time passes, at least
-            self._frotz.set_state(state)
-        return self._cache[here]
+            self._valid[here] = tuple(found) or ("wait",)  # time passes, at least
+            self.frotz.set_state(state)
+        return self._valid[here]
 
     def _things(self, state: Any, text: str) -> list[str]:
         """One noun for each thing in reach."""
@@ -165,16 +156,16 @@ class ActionFinder:
         nouns = dict.fromkeys(word for word in words if word[: self._word_length] in self._nouns)
         by_description: dict[str, str] = {}
         for noun in nouns:
-            self._frotz.set_state(state)
-            seen = self._frotz.step(f"examine {noun}")[0]
+            self.frotz.set_state(state)
+            seen = self.frotz.step(f"examine {noun}")[0]
             if not _UNKNOWN.search(seen):
                 by_description.setdefault(seen, noun)
         return list(by_description.values())
 
     def _in_reach(self) -> Iterator[Any]:
         """The objects of the room and of the player's hands, the player excepted."""
-        objects = self._frotz.get_world_objects()
-        player = self._frotz.player_obj_num
+        objects = self.frotz.get_world_objects()
+        player = self.frotz.player_obj_num
         roots = [objects[player].child, objects[objects[player].parent].child]
         seen: set[int] = set()
         while roots:
@@ -193,7 +184,7 @@ class ActionFinder:
         def how_usual(command: str) -> tuple[int, int]:
             return -len(command.split()), verb_usage_count(command)
 
-        frotz = self._frotz
+        frotz = self.frotz
         frotz.set_state(state)
         # the object tree without what changes by itself
         here, score = bytes(frotz.get_world_objects(clean=True)), frotz.get_score()
