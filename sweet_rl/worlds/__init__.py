@@ -79,8 +79,7 @@ def names() -> tuple[str, ...]:
 
 
 def world_of(name: str) -> World:
-    """The world of this name, ours or the published one, or `module:ATTRIBUTE`; a UsageError where there is
-    none."""
+    """The world of this name, ours or the published one, or `module:ATTRIBUTE`; else a UsageError."""
     place = _PUBLISHED.get(name, name)
     found = WORLDS.find(place if ":" in place or place in names() else place.replace("-", "_"))
     if not isinstance(found, World):
@@ -111,8 +110,7 @@ def world_with(source: str) -> World:
 
 
 def world_in(provenance: Mapping[str, Json]) -> World | None:
-    """The world that a row says it is of; a published row says none, and one of a person's own file has no
-    name."""
+    """The world that a row says it is of, if it has a name here; published rows say none."""
     name = world_named_in(provenance)
     return world_of(name) if name in names() else None
 
@@ -228,14 +226,12 @@ def check_tasks(world: World, tasks: Sequence[Task], source: str) -> None:
 
 
 def levels_of(world: World, options: Options, request: LevelRequest) -> Sequence[Level]:
-    """Tasks in the order in which they are learned; a UsageError or DataError where there are none, or a task
-    is wrong."""
+    """Tasks in the order in which they are learned; a UsageError or DataError without tasks or for a wrong one."""
     return (world.learning.levels or partial(one_level, world))(options, request)
 
 
 def chosen_tasks(tasks: Sequence[Task], wanted: str, source: str) -> list[Task]:
-    """Those of the tasks that are wanted: ids, places from 0 on, and ranges of places, with commas between
-    them."""
+    """Those of the tasks that are wanted: ids, places from 0 on, and ranges of places, separated by commas."""
     places = {task.task_id: place for place, task in enumerate(tasks)}
     chosen: set[int] = set()
     for word in filter(None, map(str.strip, wanted.split(","))):

@@ -63,8 +63,7 @@ def listed_actions(text: str) -> tuple[str, ...]:
 
 
 def typed(action: str) -> str:
-    """What of an action reaches the game's keyboard: one line of at most `COMMAND_BYTES`, without what is
-    taken for keys."""
+    """What of an action is typed: one line of at most `COMMAND_BYTES`, without what is taken for keys."""
     line = action.partition("\n")[0]
     line = "".join(char if char.isprintable() and char != "\\" else " " for char in line)
     return line.encode("utf-8", errors="replace")[:COMMAND_BYTES].decode("utf-8", errors="ignore")
@@ -79,8 +78,7 @@ def is_refused(command: str, *, published: bool = False) -> bool:
 
 class AdventureEnv(Episode):
     """One episode of a text game; subclasses write `_begin` and `_play`, which raise EpisodeError without a
-    game. As published, the parts of an observation are joined with nothing between, and more may be typed
-    (`is_refused`)."""
+    game. As published, nothing stands between the parts of an observation, and more may be typed."""
 
     max_score: ClassVar[int]
 

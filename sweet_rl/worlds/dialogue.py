@@ -42,8 +42,7 @@ def published_data(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ParsedAction:
-    """`visible` is what the human and later prompts see, `output` the raw text, `answer` what was handed in,
-    if anything."""
+    """`visible` is what the human and later prompts see, `output` the raw text, `answer` what was submitted."""
 
     visible: str
     output: str
@@ -51,8 +50,7 @@ class ParsedAction:
 
 
 def parse_published(text: str) -> ParsedAction:
-    """The published protocol: `OUTPUT:` is cut first, so that an answer announced before it is lost, and code
-    at a marker."""
+    """The published protocol: `OUTPUT:` is cut first, so an answer before it is lost, and so is code at a marker."""
     visible, output = text, text
     if OUTPUT_MARKER in text:
         before, visible, *_ = text.split(OUTPUT_MARKER)
@@ -62,9 +60,8 @@ def parse_published(text: str) -> ParsedAction:
 
 
 def parse_fixed(text: str) -> ParsedAction:
-    """The repaired protocol: an announced answer always counts. It begins behind the first marker at the
-    start of a line (else the first anywhere) and runs to the end. Text before a final `OUTPUT:` stays
-    private, as published."""
+    """The repaired protocol: an announced answer always counts. It begins behind the first marker at the start
+    of a line (else the first anywhere). Text before a final `OUTPUT:` stays private, as published."""
     at_line_start = _MARKER_AT_LINE_START.search(text)
     start = at_line_start.end() - len(ANSWER_MARKER) if at_line_start else text.find(ANSWER_MARKER)
     if start < 0:

@@ -1,5 +1,4 @@
-"""What a world is described by: its options, its task lists, who answers in it, how it scores and is learned
-in."""
+"""What describes a world: its options, its task lists, who answers, how it scores, how it is learned."""
 
 from __future__ import annotations
 

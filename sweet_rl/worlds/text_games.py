@@ -27,8 +27,7 @@ ACTION_HEAD: Final = "\nThe actions you can take now is:"
 
 
 class TextGameWorld(World):
-    """A world whose core is a `TextGame`; subclasses write `games`. `threaded`: a game waits for files or
-    processes."""
+    """A world whose core is a `TextGame`; subclasses write `games`. `threaded`: a step waits for processes."""
 
     threaded: ClassVar[bool] = False
 
@@ -48,9 +47,8 @@ class TextGameWorld(World):
 
 
 class TextGameEnv(Episode):
-    """One episode of a text game; each user message has the whole state. What was won or lost is terminated,
-    what ran out of steps is truncated, however a game sets the two; the row's `game` is the last `info`,
-    with `cost`."""
+    """One episode of a text game; each user message has the whole state. What was won or lost is terminated, what
+    ran out of steps is truncated, however a game sets the two; the row's `game` is the last `info` and `cost`."""
 
     _game: TextGame
 

@@ -49,8 +49,7 @@ class AlfworldMeasured(Settings):
 
 
 def levels(options: Options, request: LevelRequest) -> Sequence[Level]:
-    """One level: the games of a list or file; by default a user's, or the embedded ones with the published
-    goal."""
+    """One level: the games of a list or file; by default a user's or the embedded ones, of the published goal."""
     from sweet_rl.records import task_from_row
     from sweet_rl.worlds.alfworld.game import published_household_tasks
 

@@ -41,8 +41,7 @@ class EngineState(NamedTuple):
 
 
 class Household(WorkerPool):
-    """A pool of engines, four processes at most by default, that many threads may ask. Close it after the
-    run."""
+    """A pool of engines, at most four processes by default, that many threads may ask; closed after the run."""
 
     def __init__(
         self, *, workers: int | None = None, timeout_s: float = 100.0, plan_timeout_s: float = 100.0

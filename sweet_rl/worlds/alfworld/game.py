@@ -260,8 +260,7 @@ def alfworld_data_tasks(where: str = "", *, blacklist: str | Path = BLACKLIST) -
 
 
 def published_household_tasks(split: str = "train") -> list[dict[str, Json]]:
-    """The tomato-in-microwave family, which Reflect-RL plays: of the folder of `ALFWORLD_DATA`, else of the
-    embedded games."""
+    """The tomato-in-microwave family, which Reflect-RL plays: of `ALFWORLD_DATA`, else the embedded games."""
     return household_tasks(f"{TOMATO}:{split}") if data_folder() is None else alfworld_data_tasks(split)
 
 

@@ -34,8 +34,7 @@ Plan = Callable[[str, Sequence[str]], Awaitable[Sequence[str]]]
 
 
 class Look(NamedTuple):
-    """A command that looks for things of a `kind`, its label, and what is `rest` of the plan after it (None:
-    the planner knows)."""
+    """A command that looks for a `kind` of thing, and the `rest` of the plan after it (None: ask the planner)."""
 
     command: str
     kind: str
@@ -150,8 +149,7 @@ def thought(
     *,
     looks: Look | None = None,
 ) -> str:
-    """The embedded teacher's text: the task, the effect of the last command (unless something is still looked
-    for), the next one and why."""
+    """The embedded teacher's text: the task, the effect of the last command, the next one and why."""
     goal = re.search(r"Your task is to: (.+?)\.?$", text, re.MULTILINE)
     task = goal[1] if goal else "finish the task"
     parts = [draws.choice((f"The task is to {task}.", f"I have to {task}.", f"The goal is to {task}."))]

@@ -134,8 +134,7 @@ _LEFT_OUT: Final = ("LICENSE", "Makefile", "conf.py", "artwork", "requirements",
 
 
 def why_left_out(path: Path, *, compat: Compat = "fixed") -> str:
-    """Why an entry is not copied, "" when it is. A folder with a dot in its name never is: it is no readable
-    text."""
+    """Why an entry is not copied, "" when it is. A folder with a dot in its name is taken for a file."""
     name = path.name
     if name.startswith((".", "_")):
         return "hidden"
@@ -270,8 +269,7 @@ def block_of(
 async def ask_about(
     job: Job[tuple[str, str]], teacher: Teacher, *, source: Path, seed: int = 1, compat: Compat = "fixed"
 ) -> Done:
-    """Let the teacher ask about one file: task records, none for a short file; a reply without a pair is a
-    failure."""
+    """Let the teacher ask about one file: task records, none for a short file; a reply without a pair fails."""
     from sweet_rl.reflect_data.jobs import Done
     from sweet_rl.reflect_data.teachers import Asked
     from sweet_rl.worlds.auto_explore.sandbox import PIECES
@@ -308,8 +306,7 @@ async def ask_about(
 
 
 def extract_questions(text: str, *, compat: Compat = "fixed") -> list[tuple[str, str]]:
-    """The questions and answers of a reply: of lines whose first 10 characters hold QUERY or ANSWER, without
-    their numbers."""
+    """The questions and answers of a reply: lines that begin with QUERY or ANSWER, without their numbers."""
     found: list[tuple[str, str]] = []
     query = ""
     for line in text.splitlines():

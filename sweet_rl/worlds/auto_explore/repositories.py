@@ -196,8 +196,7 @@ def read_file(root: Path, path: str, limit: int) -> tuple[bytes, bool]:
 
 
 class Library:
-    """Repositories by the names that tasks have for them, looked through when first asked for; without a
-    folder the embedded ones."""
+    """Repositories by their names in tasks, scanned when first asked for; the embedded ones without a folder."""
 
     def __init__(self, folder: str | Path | None = None) -> None:
         self._folder = None if folder is None else Path(folder).expanduser()

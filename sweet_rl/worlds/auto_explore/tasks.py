@@ -40,8 +40,7 @@ _OPTIONAL: Final = frozenset(["targets", "clues", "trajectories"])
 
 
 def explore_tasks(where: str = "") -> list[Record]:
-    """Rows of a task source; of embedded ones the first question of every repository, then the second, and so
-    on."""
+    """Rows of a task source; embedded: the first question of every repository, then the second of each, and so on."""
     variant, _, split = where.rpartition(":")
     cut = {"": (0, None), "train": (0, TRAIN_REPOSITORIES), "test": (TRAIN_REPOSITORIES, None)}.get(split)
     if cut is None or (variant and not variant.startswith("hops=")):

@@ -166,8 +166,7 @@ def _by_picture() -> dict[str, int]:
 
 
 def read_state(text: str) -> int | None:
-    """The state that the last picture in a text shows, if any: a destination that is not to be seen is under
-    the taxi."""
+    """The state that the last picture in a text shows, if any; a hidden destination is under the taxi."""
     length = len("\n".join(MAP))
     end = text.rfind(MAP[-1]) + len(MAP[-1])
     return _by_picture().get(text[end - length : end]) if end >= length else None
@@ -366,8 +365,7 @@ def taxi_row(name: str, start: int | None = None) -> dict[str, Json]:
 
 
 class TaxiDriver(ScriptedPolicy):
-    """Reads the last picture; with probability `skill` takes the oracle's next step, else any, drawn by the
-    seed."""
+    """Reads the last picture; takes the oracle's next step with probability `skill`, else any."""
 
     def __init__(self, name: str = "planner", *, skill: float | None = None, system_prompt: str = "") -> None:
         super().__init__(system_prompt)
@@ -389,8 +387,7 @@ class TaxiDriver(ScriptedPolicy):
 
 
 def thought(before: int | None, action: int | None, state: int, draws: Random) -> str:
-    """The embedded teacher's text about a state: what the last action did, where all are, what is next and
-    why."""
+    """The embedded teacher's text about a state: what the last action did, where all are, what is next and why."""
     said = []
     if before is not None and action is not None:
         name = ACTION_NAMES[action]

@@ -89,9 +89,8 @@ def question_of(context: UserContext) -> str:
 
 
 def decode_question(text: str) -> str:
-    """The question in what a model wrote that was asked for `{"Question": "..."}`: the text behind the last
-    `"Question":` up to its first question mark, which is added, without double quotes. An empty text
-    becomes "?"."""
+    """The question of a model that was asked for `{"Question": "..."}`: what follows the last `"Question":`, up to
+    its first question mark, which is added where there is none, without double quotes."""
     question, _, _ = text.rpartition(_IN_JSON)[2].partition("?")
     return f"{question}?".strip().replace('"', "")
 
@@ -218,8 +217,7 @@ def written_question(action: str, options: Options) -> str:
 
 
 class QuestionGame(World):
-    """Subclasses say which game it is; `player` is `module:FUNCTION` that makes a scripted agent of a name,
-    the secrets, and settings."""
+    """Subclasses say which game it is; `player` is `module:FUNCTION` that makes a scripted agent."""
 
     max_turns = 20
     options = QuestionOptions

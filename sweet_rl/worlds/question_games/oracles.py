@@ -90,8 +90,7 @@ class OpenAIOracle:
 
 
 class Seq2SeqOracle:
-    """Answers greedily with the published prompt, in batches. A file of weights is read as data: it can run
-    no code."""
+    """Answers greedily with the published prompt, in batches. A file of weights is read as data, never run."""
 
     def __init__(
         self, asking: Asking, model: str | Path, *, weights: str | Path | None = None, max_batch: int = 64

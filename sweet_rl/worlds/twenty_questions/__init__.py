@@ -67,8 +67,7 @@ def twenty_questions_tasks(split: str = "") -> Rows:
 
 
 def ask_for_object_template(words: Sequence[str] | None = None) -> str:
-    """The instruction for chat models, with `{obs}` where the game goes: our wording of the published prompt
-    about words."""
+    """The instruction for chat models, with `{obs}` where the game goes: the published one in our words."""
     named = [row["ground_truth"] for row in twenty_questions_tasks("ten")] if words is None else words
     return fill(load_prompt("ask_for_object_prompt"), words=", ".join(named))
 
@@ -94,8 +93,7 @@ def _plural(name: str) -> str:
 
 
 def yes_or_no(reply: str) -> str:
-    """What an oracle means: its first whole word that says yes or no; "not sure" and the like are
-    `INVALID_QUESTION`."""
+    """What an oracle means: its first word that says yes or no; "not sure" and the like are invalid."""
     words = words_of(reply)
     if _UNSURE.search(" ".join(words)):
         return INVALID_QUESTION
