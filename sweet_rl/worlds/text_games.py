@@ -7,7 +7,7 @@ games, for algorithms that step many at once; the prompt is the world's transcri
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -109,23 +109,20 @@ def games_of(world: World, options: Options) -> Iterator[Callable[[], TextGame]]
     from concurrent.futures import ThreadPoolExecutor
 
     runner = asyncio.Runner()
-    with ThreadPoolExecutor(1, thread_name_prefix="games") as executor:
+    with ThreadPoolExecutor(1, thread_name_prefix="games") as executor, ExitStack() as stack:
 
         def run(work: Coroutine[Any, Any, T]) -> T:
             return executor.submit(runner.run, work).result()
 
-        try:
-            user = world.user.make(world.name) if world.user.by == "oracle" else None
-            opened = world.open(options, user)
-            make_env = run(opened.__aenter__())
-            try:
-                yield lambda: PlayedEnv(world, options, make_env, run)
-            finally:
-                run(opened.__aexit__(None, None, None))
-                if user is not None:
-                    run(user.close())
-        finally:
-            executor.submit(runner.close).result()
+        stack.callback(lambda: executor.submit(runner.close).result())
+        user = None
+        if world.user.by == "oracle":
+            user = world.user.make(world.name)
+            stack.callback(lambda close: run(close()), user.close)
+        opened = world.open(options, user)
+        make_env = run(opened.__aenter__())
+        stack.callback(lambda: run(opened.__aexit__(None, None, None)))
+        yield lambda: PlayedEnv(world, options, make_env, run)
 
 
 class PlayedEnv:

@@ -8,9 +8,10 @@ import pytest
 
 from sweet_rl import rollout
 from sweet_rl.errors import DataError, EpisodeError, UsageError
+from sweet_rl.policies.scripted import ScriptedPolicy
 from sweet_rl.records import task_from_row
 from sweet_rl.rollout import Episode, RolloutStats
-from sweet_rl.types import Completion, Failure, Generation, Message, StopReason, UserReply
+from sweet_rl.types import Failure, Message, StopReason, UserReply
 from sweet_rl.worlds.guess_my_city import REFUSAL, GuessMyCityEnv, guess_my_city_tasks
 from sweet_rl.worlds.question_games import QuestionTranscript, decode_question, words_of
 from sweet_rl.worlds.twenty_questions import (
@@ -30,8 +31,18 @@ CITIES = [row["aliases"] for row in guess_my_city_tasks()]
 BY_NAME = {task.ground_truth: task for task in (*OBJECTS, *TOWNS)}
 
 
-def test_lists_are_the_published_ones(shared):
-    lists = json.loads((shared / "goldens/archer/word_lists.json").read_text())
+@pytest.fixture(scope="module")
+def golden(shared):
+    return lambda name: json.loads((shared / f"goldens/archer/{name}.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def expected(golden):
+    return golden("env_expected")
+
+
+def test_lists_are_the_published_ones(golden, expected):
+    lists = golden("word_lists")
     names = [";".join(task.row["aliases"]) for task in OBJECTS]
     assert names == [entry.lower() for entry in lists["twenty_questions"]]
     by_category = defaultdict(list)
@@ -43,7 +54,8 @@ def test_lists_are_the_published_ones(shared):
     }
     assert list(TEN_OBJECTS) == lists["llm_subset_indices"]
     assert [task.ground_truth for task in TOWNS] == lists["guess_my_city"]
-    expected = json.loads((shared / "goldens/archer/env_expected.json").read_text())
+    called = [name for city in CITIES for name in city]
+    assert len(called) == len(set(called)) == 91 + 23  # no two cities share a name
     ten = [row["aliases"] for row in twenty_questions_tasks("ten")]
     assert ten == expected["llm_twenty_questions"]["word_list"]
 
@@ -66,11 +78,6 @@ def test_splits_share_nothing_and_miss_nothing(tasks, total, held_out, first, wr
     assert [row["ground_truth"] for row in test][: len(first)] == first
     with pytest.raises(UsageError, match=f":{wrong}' is no split"):
         tasks(wrong)
-
-
-def test_no_two_cities_share_a_name():
-    names = [name for city in CITIES for name in city]
-    assert len(names) == len(set(names)) == 91 + 23
 
 
 def test_the_instruction_names_the_words_and_leaves_room_for_the_game():
@@ -126,11 +133,6 @@ def play(world, task, actions):
     return asyncio.run(main())
 
 
-@pytest.fixture(scope="module")
-def expected(shared):
-    return json.loads((shared / "goldens/archer/env_expected.json").read_text())
-
-
 @pytest.mark.parametrize(
     ("game", "world", "tasks", "horizons"),
     [
@@ -183,20 +185,13 @@ def test_published_games_of_the_ten_words(expected):
         assert (step.reward, step.over) == (reward, done)
 
 
-class Script:
-    """A policy that asks what it was told to ask."""
+class Script(ScriptedPolicy):
+    """Asks what it was told to ask."""
 
     name = "script"
 
-    def __init__(self, questions):
-        self.questions = iter(questions)
-
-    async def act(self, observation):
-        given = QuestionTranscript().render(observation.messages)
-        return Generation(given, Completion(next(self.questions)))
-
-    async def close(self):
-        pass
+    def _say(self, observation):
+        return self.questions.pop(0)
 
 
 def test_published_batch_of_two_games_in_our_loop(expected):
@@ -204,7 +199,8 @@ def test_published_batch_of_two_games_in_our_loop(expected):
     for slot, published in enumerate(batch["trajectories"]):
         oracle = Teller(*(answers[slot] for answers in batch["answers"]))
         world = TwentyQuestionsEnv(oracle, max_turns=batch["max_turns"], compat="published")
-        policy = Script(questions[slot] for questions in batch["plan"])
+        policy = Script(chat_format=QuestionTranscript())
+        policy.questions = [questions[slot] for questions in batch["plan"]]
         episode = Episode(OBJECTS[batch["env_idx"]], sample_index=slot, seed=0)
         game = asyncio.run(rollout.play(episode, world, policy, {}, RolloutStats()))
         turns = [message for message in game.dialogue_history if message.role == "assistant"]
@@ -231,12 +227,6 @@ def test_every_object_can_be_won_and_by_the_published_rule_all_but_seven():
     ]
 
 
-def test_words():
-    assert words_of("São Paulo's café, «it's» a motor-cycle_2!") == [
-        *("sao", "paulos", "cafe", "its", "a", "motor", "cycle", "2")
-    ]
-
-
 @pytest.mark.parametrize(
     ("names", "right", "wrong"),
     [
@@ -258,10 +248,11 @@ def test_words():
     ],
 )
 def test_naming_an_object(names, right, wrong):
-    for question in right.split("|"):
-        assert ends_with_name(question, names.split(",")), question
-    for question in wrong.split("|"):
-        assert not ends_with_name(question, names.split(",")), question
+    words = "sao paulos cafe its a motor cycle 2".split()
+    assert words_of("São Paulo's café, «it's» a motor-cycle_2!") == words
+    for questions, named in ((right, True), (wrong, False)):
+        for question in questions.split("|"):
+            assert ends_with_name(question, names.split(",")) is named, question
 
 
 @pytest.mark.parametrize(
@@ -283,28 +274,22 @@ def test_what_an_oracle_means(meant, published, replies):
         assert (yes_or_no(reply), heard) == (meant, published), reply
 
 
-def test_the_right_name_counts_only_with_a_yes():
-    steps = play(TwentyQuestionsEnv(Teller("No.", "Yes.")), BY_NAME["dog"], ["Is it a dog?"] * 2)
-    assert [(step.terminated, step.reward) for step in steps] == [(False, -1), (True, 0)]
-    assert steps[-1].answer == "Is it a dog?"
-    assert [step.info for step in steps] == [{"solved": False}, {"solved": True}]
-
-
-def test_the_last_question_is_answered_and_then_the_game_is_over():
-    world = TwentyQuestionsEnv(Teller(), max_turns=3)
-    *_, last, after = play(world, BY_NAME["dog"], ["Is it red?", "Is it hot?", "Is it big?", "Is it a dog?"])
+def test_the_end_of_a_game():
+    """The right name counts only with a yes; the last question is answered; after it nothing happens."""
+    oracle = Teller("No.", "Yes.")
+    no, yes, after = play(TwentyQuestionsEnv(oracle), BY_NAME["airplane"], ["Is it a plane?\n"] * 3)
+    assert [(step.terminated, step.reward) for step in (no, yes)] == [(False, -1), (True, 0)]
+    assert (no.info, yes.info, yes.answer) == ({"solved": False}, {"solved": True}, "Is it a plane?")
+    assert (after.observation, after.terminated, after.reward) == (None, True, None)
+    assert oracle.asked[0].hidden_information == "airplane"  # of which the agent is told nothing
+    assert oracle.asked[0].messages[-1] == Message("assistant", "Is it a plane?")
+    assert "airplane" not in repr(no.observation)
+    asked = ["Is it red?", "Is it hot?", "Is it big?", "Is it a dog?"]
+    *_, last, after = play(TwentyQuestionsEnv(Teller(), max_turns=3), BY_NAME["dog"], asked)
     assert (last.terminated, last.truncated, last.stop_reason) == (False, True, StopReason.TURN_LIMIT)
     assert (last.reward, last.answer) == (-1, "No answer")
     assert [message.content for message in last.observation.messages[-2:]] == ["Is it big?", "No."]
     assert (after.observation, after.terminated, after.reward) == (None, True, None)
-
-
-def test_the_oracle_is_told_the_object_and_the_agent_is_not():
-    oracle = Teller("Yes.")
-    (step,) = play(TwentyQuestionsEnv(oracle), BY_NAME["airplane"], ["Does it fly?\n"])
-    assert oracle.asked[0].hidden_information == "airplane"
-    assert oracle.asked[0].messages[-1] == Message("assistant", "Does it fly?")
-    assert "plane" not in repr(step.observation)
 
 
 @pytest.mark.parametrize(
@@ -342,11 +327,9 @@ def test_by_the_published_rules_every_action_is_asked_as_it_is():
     assert len(oracle.asked) == 2
 
 
-FAILED = UserReply("No response.", Failure("timeout", "after 5 s"))
-
-
 def test_an_oracle_that_fails_ends_the_game_with_a_record():
-    world = TwentyQuestionsEnv(Teller("Yes.", FAILED))
+    failed = UserReply("No response.", Failure("timeout", "after 5 s"))
+    world = TwentyQuestionsEnv(Teller("Yes.", failed))
     with pytest.raises(EpisodeError) as caught:
         play(world, BY_NAME["dog"], ["Is it alive?", "Is it a dog?"])
     assert caught.value.stop_reason is StopReason.USER_FAILED
@@ -362,26 +345,27 @@ def test_a_model_that_writes_more_than_the_question():
 
 
 @pytest.mark.parametrize(
-    ("town", "question", "right"),
+    ("town", "right", "wrong"),
     [
-        ("London, UK", "Is it London?", True),
-        ("London, UK", "Do you live in LONDON, England?", True),
-        ("London, UK", "Is it Londonderry?", False),
-        ("London, UK", "Is it London, Paris, Rome or Lima?", False),
-        ("London, UK", "Is it Rome?", False),
-        ("Bombay, India", "Is it Mumbai?", True),
-        ("Bombay, India", "Is it Bombay, today's Mumbai?", True),
-        ("Sao Paulo, Brazil", "Is it São Paulo?", True),
-        ("Xian, China", "Is it Xi'an?", True),
-        ("Pyong Yang, North Korea", "Is it Pyongyang?", True),
-        ("Lima, Peru", "What is the climate like?", False),
-        ("Delhi, India", "Is it New Delhi?", True),
-        ("Singapore, Singapore", "Are you from Singapore, in Singapore?", True),
+        (
+            "London, UK",
+            "Is it London?|Do you live in LONDON, England?",
+            "Is it Londonderry?|Is it London, Paris, Rome or Lima?|Is it Rome?",
+        ),
+        ("Bombay, India", "Is it Mumbai?|Is it Bombay, today's Mumbai?", "Is it Delhi?"),
+        ("Sao Paulo, Brazil", "Is it São Paulo?", "Is it Paulo?"),
+        ("Xian, China", "Is it Xi'an?", "Is it Xi?"),
+        ("Pyong Yang, North Korea", "Is it Pyongyang?", "Is it Yang?"),
+        ("Lima, Peru", "Is it Lima?", "What is the climate like?"),
+        ("Delhi, India", "Is it New Delhi?", "Is it New?"),
+        ("Singapore, Singapore", "Are you from Singapore, in Singapore?", "Is it in Asia?"),
     ],
 )
-def test_guessing_a_city(town, question, right):
-    (step,) = play(GuessMyCityEnv(Teller("Hm."), cities=CITIES), BY_NAME[town], [question])
-    assert step.terminated is right
+def test_guessing_a_city(town, right, wrong):
+    for questions, guessed in ((right, True), (wrong, False)):
+        for question in questions.split("|"):
+            (step,) = play(GuessMyCityEnv(Teller("Hm."), cities=CITIES), BY_NAME[town], [question])
+            assert step.terminated is guessed, question
 
 
 def test_an_answer_that_gives_the_city_away_is_not_given():

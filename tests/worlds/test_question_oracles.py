@@ -31,13 +31,28 @@ async def no_wait(_seconds):
     pass
 
 
+async def slow(_request):
+    await asyncio.sleep(5)
+
+
 @asynccontextmanager
-async def serving(handler):
-    """A server on a free port; yields its address."""
+async def asked_of(make, handler, *how, **more):
+    """An oracle of a server on a free port."""
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", handler)
     async with listening(app, "127.0.0.1", 0) as port:
-        yield f"http://127.0.0.1:{port}"
+        oracle = make(f"http://127.0.0.1:{port}", *how, **more)
+        yield oracle
+        await oracle.close()
+
+
+def gradio(url, asking=OBJECTS, **more):
+    return GradioOracle(asking, url, **more)
+
+
+def openai(url, asking, *, attempts=1):
+    retry = RetryPolicy(attempts=attempts)
+    return OpenAIOracle(asking, OpenAIClient([url], retry=retry, sleep=no_wait), "some-model")
 
 
 def test_the_published_prompts():
@@ -84,24 +99,20 @@ class Gradio:
 @pytest.mark.parametrize("generation", ["5", "4", "3"])
 async def test_gradio_servers_of_every_generation(generation):
     fake = Gradio(generation)
-    async with serving(fake.handle) as url:
-        oracle = GradioOracle(OBJECTS, url)
+    async with asked_of(gradio, fake.handle) as oracle:
         first = await oracle.reply(QUESTION)
         assert fake.batches == [["The object is soccer ball.Is it round?Yes or No"]]
         tried = len(fake.paths)
         second = await oracle.reply(about("dog", "Is it,,,,,, alive?"))
         assert fake.batches[1] == ["The object is dog.Is it, alive?Yes or No"]
         assert len(fake.paths) - tried == (1 if generation == "3" else 2)  # no route is tried again
-        await oracle.close()
     assert [(reply.content, reply.failure) for reply in (first, second)] == [("No", None)] * 2
 
 
 async def test_questions_that_wait_for_gradio_share_a_batch():
     fake = Gradio("3", answer=lambda items: ",,,,,".join(item.split("?")[0][-1] for item in items))
-    async with serving(fake.handle) as url:
-        oracle = GradioOracle(CITIES, url, max_batch=4)
+    async with asked_of(gradio, fake.handle, CITIES, max_batch=4) as oracle:
         replies = await asyncio.gather(*(oracle.reply(about("Oslo", f"{n}?")) for n in range(10)))
-        await oracle.close()
     assert [reply.content for reply in replies] == [str(n) for n in range(10)]
     assert [len(batch) for batch in fake.batches] == [4, 4, 2]
     assert fake.batches[0][0] == "Your home town is Oslo.0?"
@@ -130,25 +141,17 @@ def ACCEPTED():
 async def test_what_a_gradio_server_does_wrong_is_tried_again_and_then_recorded(troubles, kind, attempts):
     fake = Gradio("5")
     fake.troubles = list(troubles)
-    async with serving(fake.handle) as url:
-        oracle = GradioOracle(OBJECTS, url, retry=RetryPolicy(attempts=attempts), sleep=no_wait)
+    retry = RetryPolicy(attempts=attempts)
+    async with asked_of(gradio, fake.handle, retry=retry, sleep=no_wait) as oracle:
         reply = await oracle.reply(QUESTION)
-        await oracle.close()
-    if attempts == 1:
-        assert (reply.failure.kind, reply.content) == (kind, "No response.")
-    else:
-        assert (reply.failure, reply.content) == (None, "No")
+    said = (reply.failure and reply.failure.kind, reply.content)
+    assert said == ((kind, "No response.") if attempts == 1 else (None, "No"))
 
 
 async def test_a_gradio_server_that_is_slow():
-    async def slow(_request):
-        await asyncio.sleep(5)
-
-    async with serving(slow) as url:
-        patience = RetryPolicy(attempts=2, timeout_s=0.05)
-        oracle = GradioOracle(OBJECTS, url, retry=patience, sleep=no_wait)
+    patience = RetryPolicy(attempts=2, timeout_s=0.05)
+    async with asked_of(gradio, slow, retry=patience, sleep=no_wait) as oracle:
         reply = await oracle.reply(QUESTION)
-        await oracle.close()
     assert (reply.failure.kind, reply.failure.attempts) == ("timeout", 2)
 
 
@@ -165,34 +168,23 @@ def test_a_gradio_server_that_is_not_there_ends_the_run():
 
 
 async def test_closing_cancels_who_still_waits():
-    async def slow(_request):
-        await asyncio.sleep(5)
-
-    async with serving(slow) as url:
-        oracle = GradioOracle(OBJECTS, url)
+    async with asked_of(gradio, slow) as oracle:
         asked = [asyncio.create_task(oracle.reply(QUESTION)) for _ in range(2)]
         await asyncio.sleep(0.05)
         await oracle.close()
-        await oracle.close()
-        results = await asyncio.gather(*asked, return_exceptions=True)
-        assert all(isinstance(result, BaseException) for result in results)
+    results = await asyncio.gather(*asked, return_exceptions=True)
+    assert all(isinstance(result, BaseException) for result in results)
 
 
-def test_an_openai_server_is_asked_one_question_at_a_time():
+async def test_an_openai_server_is_asked_one_question_at_a_time():
     asked = []
 
     async def chat(request):
         asked.append(await request.json())
         return web.json_response({"choices": [{"message": {"content": "Yes"}, "finish_reason": "stop"}]})
 
-    async def main():
-        async with serving(chat) as url:
-            oracle = OpenAIOracle(OBJECTS, OpenAIClient([url]), "some-model")
-            reply = await oracle.reply(QUESTION)
-            await oracle.close()
-            return reply
-
-    assert asyncio.run(main()).content == "Yes"
+    async with asked_of(openai, chat, OBJECTS) as oracle:
+        assert (await oracle.reply(QUESTION)).content == "Yes"
     (body,) = asked
     assert (body["model"], body["temperature"]) == ("some-model", 0)
     (message,) = body["messages"]
@@ -205,12 +197,8 @@ async def test_an_openai_server_that_fails_is_a_recorded_failure():
     async def refuse(_request):
         return web.json_response({"error": {"message": "overloaded"}}, status=503)
 
-    async with serving(refuse) as url:
-        client = OpenAIClient([url], retry=RetryPolicy(attempts=2), sleep=no_wait)
-        oracle = OpenAIOracle(CITIES, client, "m")
-        reply = await oracle.reply(about("Oslo, Norway", "Is it cold?"))
-        await oracle.close()
-        failure = reply.failure
+    async with asked_of(openai, refuse, CITIES, attempts=2) as oracle:
+        failure = (await oracle.reply(about("Oslo, Norway", "Is it cold?"))).failure
     assert (failure.kind, failure.status, failure.attempts) == ("server_error", 503, 2)
 
 
@@ -226,18 +214,9 @@ def t5(tmp_path_factory):
     tokenizer = tiny_tokenizer(chat_template=None)
     tokenizer.pad_token = tokenizer.eos_token
     torch.manual_seed(0)
-    config = T5Config(
-        vocab_size=len(tokenizer),
-        d_model=32,
-        d_kv=8,
-        d_ff=64,
-        num_layers=2,
-        num_heads=4,
-        decoder_start_token_id=tokenizer.pad_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        initializer_factor=3.0,
-    )
+    size = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4, "initializer_factor": 3.0}
+    ids = dict.fromkeys(("decoder_start_token_id", "pad_token_id", "eos_token_id"), tokenizer.pad_token_id)
+    config = T5Config(vocab_size=len(tokenizer), **size, **ids)
     model = T5ForConditionalGeneration(config)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -264,7 +243,7 @@ def ask_all(oracle, contexts):
 HARD = [
     QUESTION,
     about("dog", "Is it alive?"),
-    about("pen", "Would you find it in an office, perhaps?"),
+    about("pen", "Would you find it in an office?"),
     about("dog", ""),
 ]
 

@@ -8,11 +8,12 @@ Published behaviour: docs/published/archer.md#guess-my-city.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
+from functools import partial
 from importlib.resources import files
 from typing import Any, Final
 
-from sweet_rl.contracts import Env, User
+from sweet_rl.contracts import User
 from sweet_rl.worlds.base import Rows
 from sweet_rl.worlds.options import Answers, Archer, TaskLists
 from sweet_rl.worlds.question_games import (
@@ -84,6 +85,7 @@ class GuessMyCity(QuestionGame):
         scripted="sweet_rl.mini.cities.oracle:CityOracle",
         oracle=Asking("Your home town is {hidden}.", 64, "oracle_guess_my_city_prompt").open,  # as published
     )
+    game = staticmethod(partial(GuessMyCityEnv, cities=[row["aliases"] for row in guess_my_city_tasks()]))
     player = "sweet_rl.mini.cities.asker:make_player"
     archer = Archer(config="archer_city", games_shown=6, shown_action=written_question)
     agent_prompt = "llm_agent_city_prompt"
@@ -94,10 +96,6 @@ class GuessMyCity(QuestionGame):
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
         return guess_my_city_tasks(where)
-
-    def maker(self, oracle: User, **rules: Any) -> Callable[[], Env]:
-        cities = [row["aliases"] for row in guess_my_city_tasks()]
-        return lambda: GuessMyCityEnv(oracle, cities=cities, **rules)
 
 
 WORLD = GuessMyCity()

@@ -217,12 +217,13 @@ def written_question(action: str, options: Options) -> str:
 
 
 class QuestionGame(World):
-    """Subclasses say which game it is; `player` is `module:FUNCTION` that makes a scripted agent."""
+    """Subclasses say which `game` it is; `player` is `module:FUNCTION` that makes a scripted agent."""
 
     max_turns = 20
     options = QuestionOptions
     agents: ClassVar = {"asker": {"skill": 1.0}}
     scores = Scores(worst_turn=-1.0, highest=0.0)
+    game: ClassVar[Callable[..., Env]]
     player: ClassVar[str]
 
     @asynccontextmanager
@@ -230,11 +231,8 @@ class QuestionGame(World):
         """Open games whose questions `user` answers."""
         if user is None:
             raise UsageError(f"{self.name} needs an oracle.")
-        yield self.maker(user, **rules_of(self, options, "reads_json"))
-
-    def maker(self, oracle: User, **rules: Any) -> Callable[[], Env]:
-        """What makes a fresh game."""
-        raise NotImplementedError
+        rules = rules_of(self, options, "reads_json")
+        yield lambda: self.game(user, **rules)
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
         """A scripted player, who knows the table that the packaged oracle answers from."""

@@ -7,12 +7,11 @@ Published behaviour: docs/published/archer.md#twenty-questions, #ten-words.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from importlib.resources import files
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
-from sweet_rl.contracts import Env, User
 from sweet_rl.flags import group, no_flag
 from sweet_rl.prompts import fill, load_prompt
 from sweet_rl.worlds.base import Rows
@@ -128,6 +127,7 @@ class TwentyQuestions(QuestionGame):
             "The object is {hidden}.", 16, "oracle_twenty_questions_prompt", suffix="Yes or No"
         ).open,
     )
+    game = TwentyQuestionsEnv
     player = "sweet_rl.mini.objects.asker:make_player"
     archer = Archer(
         config="archer_20q",
@@ -150,9 +150,6 @@ class TwentyQuestions(QuestionGame):
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
         return twenty_questions_tasks(where)
-
-    def maker(self, oracle: User, **rules: Any) -> Callable[[], Env]:
-        return lambda: TwentyQuestionsEnv(oracle, **rules)
 
 
 @group("As `QuestionOptions`")
