@@ -15,6 +15,7 @@ from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.mini.lantern import LanternEnv, lantern_tasks, solve
 from sweet_rl.records import task_from_row
 from sweet_rl.types import Message, Observation, StopReason
+from sweet_rl.worlds import load_tasks
 from sweet_rl.worlds.adventures import (
     REFUSAL,
     REFUSED,
@@ -46,9 +47,14 @@ def goldens(shared):
 
 
 @pytest.fixture(scope="module")
-def pool(shared):
+def story(shared):
+    return shared / "data/games/detective.z5"
+
+
+@pytest.fixture(scope="module")
+def pool(story):
     pytest.importorskip("jericho", reason="needs the extra 'detective'")
-    with open_detective(shared / "data/games/detective.z5", workers=1) as interpreters:
+    with open_detective(story, workers=1) as interpreters:
         yield interpreters
 
 
@@ -79,36 +85,24 @@ class Listed(DetectiveEnv):
         return super()._take(replace(position, actions=tuple(self.actions)))
 
 
-def published(pool, goldens, **options):
+def published(pool, goldens, commands, **options):
     env = Listed(pool, compat="published", **options)
     env.actions = goldens["stubbed_valid_actions"]
-    return env
+    return play(env, commands)
 
 
 def test_published_observations_and_rewards_of_the_walkthrough(pool, goldens):
-    first, steps = play(published(pool, goldens), goldens["walkthrough"])
-    assert len(first) == goldens["reset_obs"]["len"]
-    assert sha1(first) == goldens["reset_obs"]["sha1"]
-    assert first.endswith(goldens["reset_obs"]["tail40"])
+    first, steps = published(pool, goldens, goldens["walkthrough"])
+    begins = goldens["reset_obs"]
+    assert (len(first), sha1(first), first[-40:]) == (begins["len"], begins["sha1"], begins["tail40"])
     for (text, step), expected in zip(steps, goldens["steps_max50"], strict=True):
         if expected is None:  # the published step after the end
             assert (step.observation, step.over) == (None, True)
             continue
-        assert sha1(text) == expected["obs_sha1"]
-        assert (step.reward, step.over) == (expected["reward"], expected["done"])
+        assert (sha1(text), step.reward, step.over) == tuple(
+            expected[name] for name in ("obs_sha1", "reward", "done")
+        )
     assert sum(step.reward or 0 for _, step in steps) == goldens["return_max50"] == 350
-
-
-def test_published_action_is_cut_at_the_first_newline(pool, goldens):
-    _, steps = play(published(pool, goldens), goldens["actions_for_first_steps"])
-    for (text, step), expected in zip(steps, goldens["first_steps_fresh_env"], strict=True):
-        assert (len(text), sha1(text)) == (expected["obs"]["len"], expected["obs"]["sha1"])
-        assert (step.reward, step.over) == (expected["reward"], expected["done"])
-    assert steps[0][1].content == "TAKE PAPER"
-    assert steps[0][1].output == "TAKE PAPER\nignored"
-
-
-def test_published_parts_at_the_beginning(pool, goldens):
     position = asyncio.run(pool.begin())
     for name in ("look", "inventory", "narrative"):
         part = getattr(position, name)
@@ -116,34 +110,37 @@ def test_published_parts_at_the_beginning(pool, goldens):
     assert position.inventory == goldens["inventory_text_at_reset"]
 
 
+def test_published_action_is_cut_at_the_first_newline(pool, goldens):
+    _, steps = published(pool, goldens, goldens["actions_for_first_steps"])
+    for (text, step), expected in zip(steps, goldens["first_steps_fresh_env"], strict=True):
+        assert (len(text), sha1(text)) == (expected["obs"]["len"], expected["obs"]["sha1"])
+        assert (step.reward, step.over) == (expected["reward"], expected["done"])
+    assert (steps[0][1].content, steps[0][1].output) == ("TAKE PAPER", "TAKE PAPER\nignored")
+
+
 def test_horizon_of_two(pool, goldens):
-    _, steps = play(published(pool, goldens, max_turns=2), ["take paper", "read paper", "n"])
-    assert [(step.reward, step.over) for _, step in steps[:2]] == [
-        tuple(row) for row in goldens["max_steps_2"][:2]
-    ]
-    assert steps[1][1].truncated
-    assert not steps[1][1].terminated
-    assert steps[1][1].stop_reason is StopReason.TURN_LIMIT
-    assert steps[1][0]  # the last words are there: the value beyond the limit is estimated from them
-    assert steps[2][0] is None
+    _, steps = published(pool, goldens, ["take paper", "read paper", "n"], max_turns=2)
+    two = [(step.reward, step.over) for _, step in steps[:2]]
+    assert two == [tuple(row) for row in goldens["max_steps_2"][:2]]
+    (words, cut), (after, _) = steps[1:]
+    assert (cut.truncated, cut.terminated, cut.stop_reason) == (True, False, StopReason.TURN_LIMIT)
+    assert words  # the last words are there: the value beyond the limit is estimated from them
+    assert after is None
 
 
-def test_walkthrough_of_51_commands_scores_350_and_wins(pool, goldens):
+def test_ways_to_350_points_and_the_end(pool, goldens):
+    """The walkthrough of 51 commands, and ours within the published horizon."""
     commands = asyncio.run(pool.walkthrough())
-    assert list(commands) == goldens["walkthrough"]
-    _, steps = play(DetectiveEnv(pool, max_turns=60), commands)
-    last = steps[-1][1]
-    assert sum(step.reward for _, step in steps) == goldens["full_walkthrough"]["return"] == 350
-    assert (last.terminated, last.truncated, last.stop_reason) == (True, False, StopReason.ENDED)
-    assert last.info == {"game": {"score": 360, "max_score": 360, "won": True}}
-    assert "You have won" in steps[-1][0]
-    assert listed_actions(steps[-1][0]) == ()
-
-
-def test_our_route_wins_within_the_published_horizon(pool):
-    _, steps = play(DetectiveEnv(pool), ROUTE)
-    assert (len(ROUTE), sum(step.reward for _, step in steps)) == (45, 350)
-    assert steps[-1][1].info["game"]["won"]
+    assert (list(commands), len(ROUTE)) == (goldens["walkthrough"], 45)
+    assert goldens["full_walkthrough"]["return"] == 350
+    for way, limits in ((commands, {"max_turns": 60}), (ROUTE, {})):
+        _, steps = play(DetectiveEnv(pool, **limits), way)
+        text, last = steps[-1]
+        assert sum(step.reward for _, step in steps) == 350
+        assert (last.terminated, last.truncated, last.stop_reason) == (True, False, StopReason.ENDED)
+        assert last.info == {"game": {"score": 360, "max_score": 360, "won": True}}
+        assert "You have won" in text
+        assert listed_actions(text) == ()
 
 
 def test_the_dazed_man(pool):
@@ -160,10 +157,9 @@ def test_the_dazed_man(pool):
     assert not steps[-1][1].info["game"]["won"]
 
 
-def test_remembered_actions_are_those_of_the_place(shared):
+def test_remembered_actions_are_those_of_the_place(pool, story):
     """What is listed does not depend on which positions the worker has seen before."""
-    pytest.importorskip("jericho", reason="needs the extra 'detective'")
-    used, fresh = (Interpreter(shared / "data/games/detective.z5") for _ in range(2))
+    used, fresh = (Interpreter(story) for _ in range(2))
     draw = Random(3)
     for length in (0, 8, 20, 33):
         position = used.begin()
@@ -173,28 +169,22 @@ def test_remembered_actions_are_those_of_the_place(shared):
             position = used.play(position.state, draw.choice(position.actions or ("look",)))
             if position.over:
                 break
-            state = position.state
             fresh._valid.clear()
-            again = fresh.play(state, "version")  # takes no turn
-            assert again.actions == position.actions
+            assert fresh.play(position.state, "version").actions == position.actions  # takes no turn
 
 
-def test_reset_begins_anew_and_parts_are_kept_apart(pool):
+def test_reset_begins_anew_parts_are_kept_apart_and_walls_are_no_ways(pool):
     env = DetectiveEnv(pool)
     first, _ = play(env, ["take paper", "w"])
-    again, steps = play(env, ["take paper"])
+    again, steps = play(env, ["take paper", "read paper", "drop paper", "east"])
     assert (again, steps[0][1].reward) == (first, 10)
     parts = steps[0][0].split("\n\n")
     assert parts[0].startswith("<< Chief's office >>")
     assert "You are carrying:\n  a piece of white paper" in parts
     assert parts[-1] == "Actions: ['north', 'west', 'drop paper']"
-    assert listed_actions(first) == ("north", "west", "take paper")
-
-
-def test_walls_are_no_ways(pool):
-    _, steps = play(DetectiveEnv(pool), ["take paper", "read paper", "drop paper", "east"])
     assert "You can't go east" in steps[-1][0]
-    assert [listed_actions(text) for text, _ in steps[-2:]] == [("north", "west", "take paper")] * 2
+    here = [listed_actions(text) for text in (first, *(text for text, _ in steps[-2:]))]
+    assert here == [("north", "west", "take paper")] * 3
 
 
 def test_most_commands_of_the_walkthrough_are_listed(pool):
@@ -233,8 +223,7 @@ async def test_a_dying_interpreter_spoils_one_episode(pool):
     await env.reset(TASK, seed=0)
     await other.reset(TASK, seed=0)
     await env.step("take paper")
-    worker = pool._idle.queue[0]
-    os.kill(worker._process.pid, signal.SIGSEGV)
+    os.kill(pool._idle.queue[0]._process.pid, signal.SIGSEGV)
     with pytest.raises(EpisodeError, match="interpreter died") as caught:
         await env.step("read paper")
     assert caught.value.stop_reason is StopReason.WORLD_FAILED
@@ -247,8 +236,7 @@ async def test_a_hanging_interpreter_spoils_one_episode(pool, monkeypatch):
     env = DetectiveEnv(pool)
     await env.reset(TASK, seed=0)
     await env.step("look")
-    worker = pool._idle.queue[0]
-    os.kill(worker._process.pid, signal.SIGSTOP)
+    os.kill(pool._idle.queue[0]._process.pid, signal.SIGSTOP)
     monkeypatch.setattr(pool, "_timeout_s", 0.2)
     with pytest.raises(EpisodeError, match=r"no answer within 0\.2 s"):
         await env.step("look")
@@ -257,10 +245,10 @@ async def test_a_hanging_interpreter_spoils_one_episode(pool, monkeypatch):
     assert (await env.step("take paper")).reward == 10
 
 
-def test_pool_ends_cleanly(shared, monkeypatch, tmp_path):
+@pytest.mark.usefixtures("pool")  # which needs the package
+def test_pool_ends_cleanly(story, monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    pytest.importorskip("jericho", reason="needs the extra 'detective'")
-    pool = open_detective(shared / "data/games/detective.z5", workers=2)
+    pool = open_detective(story, workers=2)
     pool.close()
     asyncio.run(pool.begin())
     process = pool._idle.queue[0]._process
@@ -271,18 +259,16 @@ def test_pool_ends_cleanly(shared, monkeypatch, tmp_path):
     assert not list(tmp_path.iterdir()), "its folder stays behind"
 
 
-def test_missing_package_names_its_extra(shared, monkeypatch, tmp_path):
+def test_missing_package_names_its_extra(story, monkeypatch, tmp_path):
     (tmp_path / "jericho.py").write_text("raise ImportError")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with (
-        open_detective(shared / "data/games/detective.z5", workers=1) as pool,
-        pytest.raises(UsageError, match=r"pip install 'sweet_rl\[detective\]'"),
-    ):
+    extra = r"pip install 'sweet_rl\[detective\]'"
+    with open_detective(story, workers=1) as pool, pytest.raises(UsageError, match=extra):
         asyncio.run(pool.begin())
 
 
-def test_game_file_is_checked(shared, tmp_path, monkeypatch):
-    story, wrong = shared / "data/games/detective.z5", tmp_path / "wrong.z5"
+def test_game_file_is_checked(story, tmp_path, monkeypatch):
+    wrong = tmp_path / "wrong.z5"
     wrong.write_bytes(b"abc")
     expected = "900150983cd24fb0d6963f7d28e17f72, expected 822655c9be83e292e06d3d3b1d6a9734"
     monkeypatch.delenv(VARIABLE, raising=False)
@@ -338,10 +324,9 @@ def test_tasks_and_splits():
     assert [row["variant"] for row in lantern_tasks("test")] == list(range(80, 100))
     assert len(lantern_tasks()) == len(lantern_tasks("train")) + len(lantern_tasks("test")) == 100
     assert TASK.task_id == "detective/0"
-    with pytest.raises(UsageError, match="'lantern:dev' is no split"):
-        lantern_tasks("dev")
-    with pytest.raises(UsageError, match="'detective:test' is no split"):
-        WORLD.rows("detective", "test", limit=None, seed=0)
+    for source in ("lantern:dev", "detective:test"):
+        with pytest.raises(UsageError, match=f"'{source}' is no split"):
+            load_tasks(source)
 
 
 def test_scene_reads_back_odd_lists():
@@ -353,8 +338,7 @@ def test_scene_reads_back_odd_lists():
 
 
 def test_published_lets_more_be_typed_but_no_files():
-    assert is_refused("save", published=True)
-    assert is_refused("n.transcript", published=True)
-    assert not is_refused("quit", published=True)
+    typed = ("save", "n.transcript", "quit")
+    assert [is_refused(command, published=True) for command in typed] == [True, True, False]
     assert not is_refused("take save file")
     assert all(map(is_refused, REFUSED))
