@@ -60,9 +60,8 @@ def play(game, actions):
 
 def test_the_published_table_and_pictures(golden):
     taxi, transitions = golden("taxi"), golden("taxi_transitions")
-    assert [[entry.state for entry in row] for row in TABLE] == transitions["next_state"]
-    assert [[entry.reward for entry in row] for row in TABLE] == transitions["reward"]
-    assert [[entry.done for entry in row] for row in TABLE] == transitions["done"]
+    for place, name in enumerate(("next_state", "reward", "done")):
+        assert [[entry[place] for entry in row] for row in TABLE] == transitions[name]
     assert list(START_STATES) == transitions["start_states"]
     assert {state: draw(int(state)) for state in taxi["render_samples"]} == taxi["render_samples"]
     every = "\n".join(draw(state) for state in range(500))
@@ -170,8 +169,7 @@ def test_the_oracle_succeeds_in_every_curriculum(curriculum, compat):
 def test_rewards_of_the_curricula_by_hand():
     game = TaxiGame()
     text = game.reset(task("dropoff", 22), seed=0)  # begins with the passenger in the taxi, pays no pickup
-    assert game.state == 18  # west, pickup
-    assert "X" in draw(game.state)
+    assert (game.state, "X" in draw(game.state)) == (18, True)  # west, pickup
     assert text.startswith("You have already completed the following actions:\n\n\n--- Current State ---")
     moves = play(game, plan(18))
     assert [move.reward for move in moves] == [-0.05] * 4 + [1.0]
@@ -188,19 +186,16 @@ def test_the_published_history_of_dropoff_begins_before_the_oracles_drive():
     game = TaxiGame(with_history=True)
     assert game.begin(246, "dropoff").count(draw(game.state)) == 2  # initial and current
     game = TaxiGame(with_history=True, compat="published")
-    text = game.begin(246, "dropoff")
+    text, begins = game.begin(246, "dropoff"), f"--- Initial State ---\n{draw(246)}\n"
     assert decode(game.state).passenger == IN_TAXI
-    assert text.startswith(f"--- Initial State ---\n{draw(246)}\n")
-    assert text.count(draw(game.state)) == 1
-    assert "Step: 0" not in text
+    assert (text.startswith(begins), text.count(draw(game.state)), "Step: 0" in text) == (True, 1, False)
     game.step(str(game.best_actions()[0]))
-    assert game.text.startswith(f"--- Initial State ---\n{draw(246)}\n")
-    assert game.text.count("--- Step:") == 1
+    assert (game.text.startswith(begins), game.text.count("--- Step:")) == (True, 1)
     assert game.begin(246, "full").count(draw(246)) == 2
 
 
 def test_seeds_draw_the_start_and_nothing_of_an_earlier_game_is_left():
-    game, drawn = TaxiGame(with_history=True), {}
+    game, other, drawn = TaxiGame(with_history=True), TaxiGame(), {}
     for seed in range(40):
         assert "Step: 0" not in game.reset(task(), seed=seed)
         assert game.state in START_STATES
@@ -208,7 +203,6 @@ def test_seeds_draw_the_start_and_nothing_of_an_earlier_game_is_left():
         drawn[seed] = game.state
         play(game, [0, 1])
     assert len(set(drawn.values())) > 20
-    other = TaxiGame()
     for seed in (3, 39):
         other.reset(task(), seed=seed)
         assert other.state == drawn[seed]
@@ -217,15 +211,15 @@ def test_seeds_draw_the_start_and_nothing_of_an_earlier_game_is_left():
 def test_labels_as_agents_write_them():
     game = TaxiGame(max_turns=3)
     for said in (" 0 \n", "0.", "0. move south", "move south"):
-        game.reset(task("full", 246), seed=0)
+        before = game.reset(task("full", 246), seed=0)
         assert game.step(said).info["outcome"] == "moved"
         assert game.state == 346
-    before = game.reset(task("full", 246), seed=0)
-    moves = play(game, ["6", "fly", ""])  # a label that there is not costs a step
-    assert [(move.reward, move.over) for move in moves] == [(-0.05, False), (-0.05, False), (-0.05, True)]
-    assert {move.text for move in moves} == {before}
-    assert {move.info["outcome"] for move in moves} == {"no_such_action"}
-    assert (moves[-1].terminated, moves[-1].truncated) == (False, True)
+    game.reset(task("full", 246), seed=0)
+    *moves, last = play(game, ["6", "fly", ""])  # a label that there is not costs a step
+    for move in (*moves, last):
+        assert (move.reward, move.text, move.info["outcome"]) == (-0.05, before, "no_such_action")
+    assert not any(move.over for move in moves)
+    assert (last.terminated, last.truncated) == (False, True)
     after = game.step("0")
     assert (after.reward, after.over, after.text) == (0.0, True, before)
 
@@ -239,24 +233,26 @@ def test_wrong_tasks_are_named(more):
     assert caught.value.stop_reason is StopReason.WORLD_FAILED
 
 
-def test_ends_in_the_world():
-    def last(start, curriculum, actions, **settings):
-        async def main():
-            env = TextGameEnv(lambda: TaxiGame(**settings), threaded=True)
-            await env.reset(task(curriculum, start), seed=0)
-            return [await env.step(str(action)) for action in actions][-1]
+@pytest.mark.parametrize(
+    ("start", "curriculum", "actions", "settings", "won", "cut", "reward"),
+    [
+        (22, "pickup", plan(22)[:2], {}, True, False, 1.0),
+        (6, "full", [1], {}, True, False, -0.5),
+        (6, "full", [1], {"compat": "published"}, False, False, -0.05),
+        (246, "full", [0, 1, 0], {"max_turns": 3}, False, True, -0.05),
+    ],
+)
+def test_ends_in_the_world(start, curriculum, actions, settings, won, cut, reward):
+    async def main():
+        env = TextGameEnv(lambda: TaxiGame(**settings), threaded=True)
+        await env.reset(task(curriculum, start), seed=0)
+        return [await env.step(str(action)) for action in actions][-1]
 
-        return asyncio.run(main())
-
-    won = last(22, "pickup", plan(22)[:2])
-    assert (won.terminated, won.truncated, won.stop_reason) == (True, False, StopReason.ENDED)
-    assert won.info == {"game": {"outcome": "picked_up", "won": True, "cost": -0.95}}
-    lost = last(6, "full", [1])
-    assert (lost.terminated, lost.truncated, lost.reward) == (True, False, -0.5)
-    published = last(6, "full", [1], compat="published")
-    assert (published.over, published.reward) == (False, -0.05)
-    cut = last(246, "full", [0, 1, 0], max_turns=3)
-    assert (cut.terminated, cut.truncated, cut.stop_reason) == (False, True, StopReason.TURN_LIMIT)
+    last = asyncio.run(main())
+    assert (last.terminated, last.truncated, last.reward) == (won, cut, reward)
+    assert last.stop_reason is (StopReason.ENDED if won else StopReason.TURN_LIMIT if cut else None)
+    if curriculum == "pickup":
+        assert last.info == {"game": {"outcome": "picked_up", "won": True, "cost": -0.95}}
 
 
 def test_splits_share_nothing_and_are_the_same_in_every_curriculum():
@@ -304,24 +300,19 @@ def test_the_planner_wins_everything_that_the_horizon_allows(with_history):
 
 
 def test_the_careless_one_seldom_plans():
-    planner, careless = TaxiDriver(), TaxiDriver("careless")
     seen = [
         Observation(task.task_id, (Message("user", TaxiGame().begin(task.row["start"], "full")),), seed)
         for seed, task in enumerate(load_tasks("taxi"))
     ]
-    best = [planner._say(one) for one in seen]
-
-    def agrees(driver):
-        return sum(driver._say(one) == way for one, way in zip(seen, best, strict=True)) / len(seen)
-
-    assert agrees(careless) == pytest.approx(0.1 + 0.9 / 6, abs=0.07)
-    assert agrees(TaxiDriver("random")) == pytest.approx(1 / 6, abs=0.07)
-    assert agrees(TaxiDriver("careless", skill=0.5)) > 0.5
-    assert [careless._say(one) for one in seen] == [careless._say(one) for one in seen]
-    assert planner._say(Observation("x", (Message("user", "Hm?"),), 0)) == "0"  # without a picture
-    for wrong in ({"name": "pilot"}, {"skill": 1.5}):
-        with pytest.raises(UsageError):
-            TaxiDriver(**wrong)
+    best = [TaxiDriver()._say(one) for one in seen]
+    for name, skill, share in (("careless", None, 0.1), ("random", None, 0), ("careless", 0.5, 0.5)):
+        said, again = ([TaxiDriver(name, skill=skill)._say(one) for one in seen] for _ in range(2))
+        agrees = sum(one == way for one, way in zip(said, best, strict=True)) / len(seen)
+        assert agrees == pytest.approx(share + (1 - share) / 6, abs=0.07)
+        assert said == again
+    assert TaxiDriver()._say(Observation("x", (Message("user", "Hm?"),), 0)) == "0"  # without a picture
+    with pytest.raises(UsageError):
+        TaxiDriver(name="pilot")
 
 
 def test_the_published_texts(golden):
@@ -360,8 +351,10 @@ def test_a_recorded_game_ends_with_an_action_without_effect():
     """As published it goes on."""
     shorter = 0
     for seed in range(30):
-        ended = recorded_game(seed, head_start=False, random_share=1.0)
-        published = recorded_game(seed, head_start=False, random_share=1.0, compat="published")
+        ended, published = (
+            recorded_game(seed, head_start=False, random_share=1.0, compat=compat)
+            for compat in ("fixed", "published")
+        )
         assert [moment.action for moment in ended] == [moment.action for moment in published[: len(ended)]]
         pictures = [moment.text.partition("State ---")[2] for moment in published]
         assert all(one != other for one, other in pairwise(pictures[: len(ended)]))
@@ -409,16 +402,18 @@ def test_the_embedded_teacher_speaks_the_truth():
     below, at = encode(1, 0, 0, 1), encode(0, 0, 0, 1)
     said = {thought(below, 1, at, Random(seed)) for seed in range(30)}
     assert len(said) > 5
-    assert all("pickup passenger" in text and "row 0 column 0" in text for text in said)
-    assert all("brought us nearer" in text or "good step" in text for text in said)
-    away = thought(below, 0, encode(2, 0, 0, 1), Random(0))
-    assert "away" in away or "detour" in away
-    assert "move north" in away
-    bump = thought(at, 1, at, Random(0))
-    assert "nothing" in bump or "no effect" in bump
-    riding = thought(None, None, encode(0, 4, 4, 1), Random(0))
-    assert "drop off passenger" in riding
-    assert "destination" in riding
+    for text in said:
+        assert "pickup passenger" in text
+        assert "row 0 column 0" in text
+        assert "brought us nearer" in text or "good step" in text
+    for last, state, some, words in (
+        ((below, 0), encode(2, 0, 0, 1), ("away", "detour"), ("move north",)),
+        ((at, 1), at, ("nothing", "no effect"), ()),
+        ((None, None), encode(0, 4, 4, 1), ("",), ("drop off passenger", "destination")),
+    ):
+        text = thought(*last, state, Random(0))
+        assert any(word in text for word in some)
+        assert all(word in text for word in words)
 
 
 def gather(path, num_records, *, at_once=4, teacher=None, seed=0):
