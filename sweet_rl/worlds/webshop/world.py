@@ -21,8 +21,8 @@ from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import DataError, EpisodeError, UsageError, no_such
 from sweet_rl.flags import flag, group, no_flag
 from sweet_rl.prompts import load_prompt
-from sweet_rl.types import Json, Message, Observation, StepResult, StopReason, Task
-from sweet_rl.worlds.base import Rows, World, no_agent
+from sweet_rl.types import Json, Message, StepResult, StopReason
+from sweet_rl.worlds.base import Episode, Rows, World, no_agent
 from sweet_rl.worlds.options import AgentRequest, Archer, Options, Scores, TaskLists
 from sweet_rl.worlds.webshop.pages import (
     CLOSED,
@@ -126,23 +126,19 @@ class Visit:
         return items | buttons
 
 
-class WebShopEnv:
+class WebShopEnv(Episode):
     """One visit of the session that the task's row names. The rows' further fields are `bought` (None before
     a purchase) and `instruction`. As published, an episode cut short has one turn more, which does
     nothing."""
 
-    def __init__(self, shop: Shop, *, max_turns: int = 10, published: bool = False) -> None:
-        self._shop = shop
-        self._max_turns = max_turns
-        self._published = published
-        self._done = True
-        self._steps = 0
-        self._instruction = ""
-        self._bought: dict[str, object] | None = None
+    _instruction = ""
+    _bought: dict[str, object] | None = None
 
-    async def reset(self, task: Task, *, seed: int) -> Observation:
-        self._task, self._seed = task, seed
-        self._done, self._steps, self._bought = True, 0, None
+    def __init__(self, shop: Shop, *, max_turns: int = 10, published: bool = False) -> None:
+        self._shop, self._max_turns, self._published = shop, max_turns, published
+
+    async def _opening(self) -> str:
+        task, self._bought = self._task, None
         session, wanted = task.extra.get("session"), task.extra.get("instruction")
         if not isinstance(session, str) or not session:
             raise DataError(
@@ -162,23 +158,13 @@ class WebShopEnv:
                 repair="These tasks are of another shop; those of a server are webshop:2000-2100@server.",
             )
         self._visit = Visit(address, page, self._published).after(address, page)
-        self._messages = [Message("user", page.text)]
-        self._done = False
-        return self._observe()
+        return page.text
 
-    async def step(self, action: str) -> StepResult:
+    async def _turn(self, action: str) -> StepResult:
         """Search, click or think; anything else, or not possible here, is an invalid action."""
-        content = action.removesuffix("\n")
-        if self._done:
-            return StepResult(content, action, None, terminated=True, info=self._info())
-        if self._published and self._steps >= self._max_turns:
-            self._messages += [Message("assistant", content), Message("user", CLOSED)]
-            return self._end(content, action)
-        self._steps += 1
-        move = self._visit.move(content)
-        reply = INVALID_ACTION
-        score: float | None = None
-        if move is not None:
+        content, closed = action.removesuffix("\n"), self._steps > self._max_turns
+        reply, score = CLOSED if closed else INVALID_ACTION, None
+        if not closed and (move := self._visit.move(content)) is not None:
             page = await self._fetch(move.address)
             reply = page.text if move.says is None else move.says
             if move.address.kind is PageKind.DONE:
@@ -186,12 +172,16 @@ class WebShopEnv:
                 self._bought = {"asin": move.address.asin, "options": dict(move.address.options)}
             self._visit = self._visit.after(move.address, page)
         self._messages += [Message("assistant", content), Message("user", reply)]
-        if score is not None or (self._steps >= self._max_turns and not self._published):
-            return self._end(content, action, score)
-        return StepResult(content, action, self._observe(), reward=0.0, info=self._info())
-
-    async def close(self) -> None:
-        """Nothing to free: the shop outlives the episode."""
+        sold = score is not None
+        return self._moved(
+            content,
+            action,
+            ended=sold,
+            cut=self._steps >= self._max_turns + self._published,
+            reward=score or 0.0,
+            answer=str(self._bought) if sold else None,
+            info=self._info(),
+        )
 
     async def _fetch(self, address: Address) -> Page:
         from sweet_rl.openai_client import RequestFailed
@@ -200,30 +190,10 @@ class WebShopEnv:
             read = partial(read_page, address=address, published=self._published)
             return await self._shop.fetch(address, read)
         except RequestFailed as error:
-            self._done = True
             raise EpisodeError(StopReason.WORLD_FAILED, error.failure) from error
-
-    def _end(self, content: str, action: str, score: float | None = None) -> StepResult:
-        """The last step: after a purchase, or where the turns are used up."""
-        self._done = True
-        sold = score is not None
-        return StepResult(
-            content,
-            action,
-            self._observe(),
-            reward=score or 0.0,
-            terminated=sold,
-            truncated=not sold,
-            stop_reason=StopReason.ENDED if sold else StopReason.TURN_LIMIT,
-            answer=str(self._bought) if sold else None,
-            info=self._info(),
-        )
 
     def _info(self) -> dict[str, object]:
         return {"instruction": self._instruction, "bought": self._bought}
-
-    def _observe(self) -> Observation:
-        return Observation(self._task.task_id, tuple(self._messages), self._seed)
 
 
 def webshop_tasks(
