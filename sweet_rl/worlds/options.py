@@ -55,26 +55,17 @@ COMMON = frozenset(option.name for option in fields(Options))
 
 @dataclass(frozen=True, slots=True)
 class TaskLists:
-    """A world's lists of tasks, each a name, and a split behind a colon.
+    """A world's lists of tasks, each a name, and a split behind a colon."""
 
-    Args:
-        train: what is played to learn from.
-        test: what is measured on.
-        sources: the names of lists, before the colon; default those of the two.
-        drawn: the two where options decide about them.
-        refuses: why tasks are not of this world, as the rest of a sentence about their source; empty if they are.
-            By default tasks have to be named after the world.
-        lacks: what a task needs and has not; empty for nothing.
-        how_to_get: what to do about a file of tasks that is not there.
-    """
-
-    train: str
-    test: str
-    sources: tuple[str, ...] = ()
-    drawn: Callable[[Any], tuple[str, str]] | None = None
+    train: str  # what is played to learn from
+    test: str  # what is measured on
+    sources: tuple[str, ...] = ()  # the names of lists, before the colon; default those of the two
+    drawn: Callable[[Any], tuple[str, str]] | None = None  # the two where options decide about them
+    # why tasks are not of this world, as the rest of a sentence about their source, "" if they are; by default
+    # tasks have to be named after the world
     refuses: Callable[[Sequence[Task]], str] | None = None
-    lacks: Callable[[Task], str] = lambda task: ""
-    how_to_get: Callable[[Path], str] | None = None
+    lacks: Callable[[Task], str] = lambda task: ""  # what a task needs and has not
+    how_to_get: Callable[[Path], str] | None = None  # what to do about a file of tasks that is not there
 
     def __post_init__(self) -> None:
         own = dict.fromkeys(one.partition(":")[0] for one in (self.train, self.test))
@@ -95,31 +86,21 @@ class TaskLists:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """Who answers the agent: the world itself, an oracle who knows the solution, or a simulated human.
-
-    Args:
-        by: which of them.
-        scripted: who answers without a model, or `module:ATTRIBUTE` of what makes one.
-        oracle: makes an oracle that a model plays, of what runs it, its folder or its server's address, and what else
-            was given for it: its name, a key, how patiently it is asked.
-        model: `module:CLASS` of a human that a model plays, with a `check_prompt`.
-        asked_with: the options that decide how that one is asked.
-        prompt: the packaged prompt of a model that plays the human.
-        speaker: `module:FUNCTION` that answers behind a server without a model, and knows of an episode what a
-            prompt says; without one no server plays the human.
-        hint: what a person may do who has no server for the human.
-        server: the line that starts a server for the human, where a model plays it.
-    """
+    """Who answers the agent: the world itself, an oracle who knows the solution, or a simulated human."""
 
     by: Literal["world", "oracle", "human"] = "world"
-    scripted: str | Callable[[], User] | None = None
+    scripted: str | Callable[[], User] | None = None  # needs no model; or `module:ATTRIBUTE` of its maker
+    # makes an oracle that a model plays, of what runs it, its folder or its server's address, and what else was
+    # given for it: its name, a key, how patiently it is asked
     oracle: Callable[..., User] | None = None
-    model: str | None = None
-    asked_with: tuple[str, ...] = ()
-    prompt: str = ""
+    model: str | None = None  # `module:CLASS` of a human that a model plays, with a `check_prompt`
+    asked_with: tuple[str, ...] = ()  # the options that decide how that one is asked
+    prompt: str = ""  # the packaged prompt of a model that plays the human
+    # `module:FUNCTION` that answers behind a server without a model, and knows of an episode what a prompt says;
+    # without one no server plays the human
     speaker: str | None = None
-    hint: str = "see docs/world_code.md."
-    server: str = "start a server"
+    hint: str = "see docs/world_code.md."  # what a person may do who has no server for the human
+    server: str = "start a server"  # the line that starts one, where a model plays the human
 
     def __post_init__(self) -> None:
         if self.by not in ("world", "oracle", "human"):
@@ -138,15 +119,8 @@ class Answers:
     def make_human(
         self, client: OpenAIClient, model: str, *, prompt: str, options: Options, **said: Any
     ) -> User:
-        """The simulated human, played by a model behind a server.
-
-        Args:
-            client: of the server; closed with the human.
-            model: the server's name for it.
-            prompt: its instructions.
-            options: of the world.
-            said: `max_tokens` of a reply, and a `system_prompt`, where they are not the usual ones.
-        """
+        """The simulated human, played by a model behind a server, whose client is closed with it; `said` are
+        `max_tokens` of a reply and a `system_prompt`, where they are not the usual ones."""
         kind = self._named("model", "simulated human that a model plays")
         user: User = kind(client, model, prompt_template=prompt, **said, **self.settings(options))
         return user
@@ -174,27 +148,19 @@ class Answers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
-    """What the reward of an episode says, and who gives it.
+    """What the reward of an episode says, and who gives it."""
 
-    Args:
-        name: what it is called in tables; a share of 1 where it is not a "return".
-        stage: the stage that grades episodes.
-        lowest: the lowest reward of an episode, if there is one: intervals end there.
-        highest: the highest one.
-        worst_turn: the lowest reward of a turn, where the lowest of an episode is that of all turns.
-        success_return: an episode is a success whose rewards sum to more; None: their sum does not say whether it is.
-        ceiling_and_floor: scripted agents; default the first and the last of the world's.
-        good_turn: whether a turn was worth taking, of the hidden solution (`Task.ground_truth`), the dialogue before it
-            and what the agent says, by an oracle that only measures; None where there is none for this task.
-    """
-
-    name: str = "return"
-    stage: str = "evaluate_games"
-    lowest: float | None = None
+    name: str = "return"  # what it is called in tables; a share of 1 where it is not a "return"
+    stage: str = "evaluate_games"  # the stage that grades episodes
+    lowest: float | None = None  # the lowest reward of an episode, if there is one: intervals end there
     highest: float | None = None
-    worst_turn: float | None = None
-    success_return: float | None = None
-    ceiling_and_floor: tuple[str, ...] = ()
+    worst_turn: float | None = (
+        None  # the lowest of a turn, where the lowest of an episode is that of all turns
+    )
+    success_return: float | None = None  # the rewards of a success sum to more; None: they do not say
+    ceiling_and_floor: tuple[str, ...] = ()  # scripted agents; default the first and the last of the world's
+    # whether a turn was worth taking, of the hidden solution (`Task.ground_truth`), the dialogue before it and what the
+    # agent says, by an oracle that only measures; None where there is none for this task
     good_turn: Callable[[str, Sequence[Message], str], bool | None] = lambda solution, messages, turn: None
 
     def range(self, turns: int) -> tuple[float | None, float | None]:
@@ -204,31 +170,22 @@ class Scores:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learning:
-    """How agents learn in a world by choosing labels, level by level (Reflect-RL).
+    """How agents learn in a world by choosing labels, level by level (Reflect-RL)."""
 
-    Args:
-        head: begins the list of actions in worlds whose agents choose labels.
-        labels: every label that can be on offer.
-        options: the options where an agent learns; None: those of the world.
-        levels: the curriculum: named lists of tasks; default one level, the training tasks.
-        prepared: the options with which games of these levels are played.
-        equal_levels: levels get as many iterations each; else by their numbers of tasks.
-        ignores_files: as published, a file of tasks that is named is not read.
-        expert: who knows the way in a game, with explanations; None: nobody does.
-        flags: flags of its own where a model is measured as it is, as a dataclass of `sweet_rl.flags`.
-        measured: what a model is measured on, of those flags, the tasks that were named (None for the world's own) and
-            agent turns at most; default the tasks of `TaskLists.test`.
-    """
-
-    head: str | None = None
-    labels: Sequence[str] = CHOICES
-    options: type[Options] | None = None
+    head: str | None = None  # begins the list of actions in worlds whose agents choose labels
+    labels: Sequence[str] = CHOICES  # every label that can be on offer
+    options: type[Options] | None = None  # the options where an agent learns; None: those of the world
+    # the curriculum: named lists of tasks; default one level, the training tasks
     levels: Callable[[Options, LevelRequest], Sequence[Level]] | None = None
+    # the options with which games of these levels are played
     prepared: Callable[[Options, LevelRequest], Options] = lambda options, request: options
-    equal_levels: bool = False
-    ignores_files: bool = False
+    equal_levels: bool = False  # levels get as many iterations each; else by their numbers of tasks
+    ignores_files: bool = False  # as published, a file of tasks that is named is not read
+    # who knows the way in a game, with explanations; None: nobody does
     expert: Callable[[TextGame], Expert | None] = lambda game: None
-    flags: type[Settings] = NoFlags
+    flags: type[Settings] = NoFlags  # those of its own where a model is measured as it is
+    # what a model is measured on, of those flags, the tasks that were named (None for the world's own) and agent turns
+    # at most; default the tasks of `TaskLists.test`
     measured: Callable[[Any, str | None, int], Measured] | None = None
 
     def ignored(self, source: str, sources: Sequence[str], compat: Compat) -> bool:
@@ -238,19 +195,16 @@ class Learning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archer:
-    """How a policy learns in a world online (ArCHer).
+    """How a policy learns in a world online (ArCHer)."""
 
-    Args:
-        config: the packaged configuration of `run_archer` that plays it as published.
-        games_shown: episodes of a scripted agent for each task, for a policy to begin with by imitation.
-        template: the instruction around the transcript for a chat model, of what is played; `{obs}` is its place.
-            Default the system prompt.
-        shown_action: an action of a scripted agent as a policy is to write it that imitates it.
-    """
-
-    config: str | None = None
-    games_shown: int = 1
+    config: str | None = None  # the packaged configuration of `run_archer` that plays it as published
+    games_shown: int = (
+        1  # episodes of a scripted agent for each task, for a policy to begin with by imitation
+    )
+    # the instruction around the transcript for a chat model, of what is played; `{obs}` is its place, the default the
+    # system prompt
     template: Callable[[Sequence[Task]], str] | None = None
+    # an action of a scripted agent as a policy is to write it that imitates it
     shown_action: Callable[[str, Options], str] = lambda action, options: action
 
 
@@ -290,18 +244,12 @@ class ScriptedFlags(Skill, NoSandbox):
 
 @dataclass(frozen=True, kw_only=True)
 class AgentRequest(ScriptedFlags):
-    """A scripted agent that is asked for, with the flags of those that take some.
+    """A scripted agent that is asked for, with the flags of those that take some."""
 
-    Args:
-        name: one of the world's `agents`.
-        tasks: what it will play; agents that know the solution take it from here.
-        system_prompt: recorded as what it was given.
-        options: of the world it plays in.
-        seed: of its draws.
-    """
-
-    name: str = no_flag(REQUIRED)
-    tasks: Sequence[Task] = no_flag(REQUIRED)
-    system_prompt: str = no_flag("")
-    options: Options = no_flag(Options())
+    name: str = no_flag(REQUIRED)  # one of the world's `agents`
+    tasks: Sequence[Task] = no_flag(
+        REQUIRED
+    )  # what it will play; agents that know the solution take it from here
+    system_prompt: str = no_flag("")  # recorded as what it was given
+    options: Options = no_flag(Options())  # of the world it plays in
     seed: int = no_flag(0)
