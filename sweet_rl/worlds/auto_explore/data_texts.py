@@ -377,12 +377,10 @@ def _replay(
     return replayed
 
 
-@dataclass(frozen=True, kw_only=True)
+@group("The flags of this stage")
 class AutoExploreGptFlags(
     TaskFile, Repositories, Levels, Markov, Output, MaxFailed, Seeded, Overwriting, Compatible, Quiet
 ):
-    """The flags of this stage."""
-
     eval_reps: int = flag(10, "episodes of every task.", at_least=1)
 
 
