@@ -155,7 +155,7 @@ class Scores:
     lowest: float | None = None  # the lowest reward of an episode, if there is one: intervals end there
     highest: float | None = None
     worst_turn: float | None = (
-        None  # the lowest of a turn, where the lowest of an episode is that of all turns
+        None  # the lowest of a turn, where that of an episode is the sum over its turns
     )
     success_return: float | None = None  # the rewards of a success sum to more; None: they do not say
     ceiling_and_floor: tuple[str, ...] = ()  # scripted agents; default the first and the last of the world's
@@ -198,9 +198,7 @@ class Archer:
     """How a policy learns in a world online (ArCHer)."""
 
     config: str | None = None  # the packaged configuration of `run_archer` that plays it as published
-    games_shown: int = (
-        1  # episodes of a scripted agent for each task, for a policy to begin with by imitation
-    )
+    games_shown: int = 1  # a scripted agent's episodes for each task, for a policy to begin with by imitation
     # the instruction around the transcript for a chat model, of what is played; `{obs}` is its place, the default the
     # system prompt
     template: Callable[[Sequence[Task]], str] | None = None
