@@ -154,9 +154,7 @@ class Scores:
     stage: str = "evaluate_games"  # the stage that grades episodes
     lowest: float | None = None  # the lowest reward of an episode, if there is one: intervals end there
     highest: float | None = None
-    worst_turn: float | None = (
-        None  # the lowest of a turn, where that of an episode is the sum over its turns
-    )
+    worst_turn: float | None = None  # of a turn, where the lowest of an episode is that of all turns
     success_return: float | None = None  # the rewards of a success sum to more; None: they do not say
     ceiling_and_floor: tuple[str, ...] = ()  # scripted agents; default the first and the last of the world's
     # whether a turn was worth taking, of the hidden solution (`Task.ground_truth`), the dialogue before it and what the
