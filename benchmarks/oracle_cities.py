@@ -1,7 +1,7 @@
 """How the city oracle's answers compare with those of the 950 published dialogues of Guess My City.
 
 The published answers were written by a model and are themselves sometimes wrong, and contradict one another;
-docs/guess_my_city.md says how a sample of the disagreements was judged. The oracle's tables were tuned on
+docs/world_questions.md says how a sample of the disagreements was judged. The oracle's tables were tuned on
 every other dialogue (the even ones); the odd ones are held out, and theirs is the number to quote.
 
 Run: python benchmarks/oracle_cities.py [--data ../shared/data/games/guess_my_city.json] [--show 50]

@@ -117,7 +117,7 @@ def facts() -> Facts:
 
 
 def _measures(thing: Thing) -> set[str]:
-    """What follows from an object's size and parts, by the conventions of docs/twenty_questions.md."""
+    """What follows from an object's size and parts, by the conventions of docs/world_questions.md."""
     size = thing.size
     follows = {
         "size:big": size.bulk_l >= 70 or size.weight_kg >= 100,
