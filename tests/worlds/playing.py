@@ -1,8 +1,15 @@
-"""Episodes of a policy, in memory."""
+"""Episodes of a policy, in memory, and dialogues to render."""
 
 import asyncio
 
 from sweet_rl.rollout import rollout, schedule
+from sweet_rl.types import Message
+
+RULES = Message("system", "Be brief.")
+
+
+def dialogue(*contents):
+    return [Message(("user", "assistant")[index % 2], content) for index, content in enumerate(contents)]
 
 
 async def rolled(make_env, policy, tasks, repeats=1):

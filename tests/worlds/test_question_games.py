@@ -23,7 +23,7 @@ from sweet_rl.worlds.twenty_questions import (
     twenty_questions_tasks,
     yes_or_no,
 )
-from tests.chat.test_formats import RULES, dialogue
+from tests.worlds.playing import RULES, dialogue
 
 OBJECTS = [task_from_row(row) for row in twenty_questions_tasks()]
 TOWNS = [task_from_row(row) for row in guess_my_city_tasks()]

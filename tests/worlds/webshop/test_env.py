@@ -14,7 +14,7 @@ from sweet_rl.types import Message, StopReason, Task
 from sweet_rl.worlds.webshop.pages import CLOSED, Address, PageKind, ShopTranscript, shop_instruction
 from sweet_rl.worlds.webshop.shops import HttpShop, LocalShop
 from sweet_rl.worlds.webshop.world import WebShopEnv
-from tests.chat.test_formats import RULES, dialogue
+from tests.worlds.playing import RULES, dialogue
 from tests.worlds.webshop.conftest import GivenPages, serving, task_of
 
 START = "<html><h4>Instruction: <br>buy it</h4><button>Search</button></html>"
