@@ -382,7 +382,7 @@ class ShopFlags(Listening, Seeded, Compatible, Quiet):
     defaults={"port": 3000},
     helps={
         "seed": "draws catalogue and goals.",
-        "compat": "how a purchase is compared with the goal: fixed, or published (by likeness, docs/webshop.md).",
+        "compat": "how a purchase is compared with the goal: fixed, or published (by likeness, docs/world_text_games.md).",
         "quiet": "print errors only.",
     },
 )
