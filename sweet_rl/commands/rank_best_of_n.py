@@ -206,8 +206,8 @@ def rank_best_of_n(flags: RankingFlags, scorers: ScorerFlags, /) -> None:
 
     cluster, models = flags.cluster, (flags.model_id, flags.reference_model, scorers)
     opened = partial(cluster.scoring_workers, flags, *models) if cluster else nullcontext
-    how: dict[str, Any] = {"field": "ranking", "quiet": flags.quiet, "opened": opened}
-    write_turns(flags.output_path, flags, rows, flags.settings(), rank, **how)
+    output, settings = flags.output_path, flags.settings()
+    write_turns(output, flags, rows, settings, rank, field="ranking", quiet=flags.quiet, opened=opened)
     print(f"{len(rows)} turns with scored candidates are in {flags.output_path}.")
     for kind, why in _UNSCORED.items():
         if unscored[kind]:
@@ -402,9 +402,13 @@ def credit(flags: CreditFlags, scorers: ScorerFlags, /) -> None:
                 journal.append([one.as_row() | more for one in found])
                 bar.update(len(window))
 
-    how: dict[str, Any] = {"field": "credit", "quiet": flags.quiet, "noun": "turns"}
-    how["digests"] = lambda turn: turn_digest(turn.prompt, turn.candidates[0].text)
-    write_turns(output, flags, turns, settings, score, **how)
+    def digest_of(turn: Candidates) -> str:
+        return turn_digest(turn.prompt, turn.candidates[0].text)
+
+    quiet = flags.quiet
+    write_turns(
+        output, flags, turns, settings, score, field="credit", quiet=quiet, noun="turns", digests=digest_of
+    )
     print(f"{len(turns)} turns with the critic's scores are in {output}.")
     print(f"The critic is compared with {flags.reference_model or 'what the sampler recorded'}.")
     words = {"hidden": "With the hidden solution", "without_hidden": "Without it"}

@@ -139,8 +139,8 @@ def sample_best_of_n(flags: SamplingFlags, agent: AgentFlags, /) -> None:
 
     cluster = flags.cluster
     opened = partial(cluster.sampling_workers, flags, cast, flags.batch_size) if cluster else nullcontext
-    how: dict[str, Any] = {"field": "sampling", "quiet": flags.quiet, "opened": opened}
-    failed = write_turns(flags.output_path, flags, turns, settings, sample, **how)
+    output, quiet = flags.output_path, flags.quiet
+    failed = write_turns(output, flags, turns, settings, sample, field="sampling", quiet=quiet, opened=opened)
     print(f"{len(turns)} turns with {flags.best_of_n} candidates each are in {flags.output_path}.")
     if failures:
         kinds = ", ".join(f"{count} {kind}" for kind, count in failures.most_common())

@@ -157,12 +157,12 @@ def test_a_critic_chooses_among_turns(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        ({"agent_model": "embedded", "agent_best_of_n": 4}, "--agent_best_of_n needs --critic"),
-        ({"agent_model": "embedded", "critic_sees": "solution"}, "--critic_sees needs --critic"),
+        ({"agent_best_of_n": 4}, "--agent_best_of_n needs --critic"),
+        ({"critic_sees": "solution"}, "--critic_sees needs --critic"),
         ({"agent_model": "expert", "critic": "embedded"}, "'expert' has one reply only"),
-        ({"agent_model": "embedded", "critic": "absent/model"}, "No model could be loaded"),
+        ({"critic": "absent/model"}, "No model could be loaded"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path, flags, words):
     with pytest.raises(UsageError, match=words):
-        played(tmp_path, "out.jsonl", **flags)
+        played(tmp_path, "out.jsonl", **{"agent_model": "embedded"} | flags)

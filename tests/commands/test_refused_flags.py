@@ -175,46 +175,41 @@ def understood(line):
     return values_of(function, read(function, rewrite(words)))
 
 
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [
-        ("--task_type twenty_questions --leaveout_prob 0.5", "--leaveout_prob belongs to the world auto_explore, and"),
-        ("--task_type twenty_questions --leaveout_prob 0.0", "this is twenty_questions"),  # its default
-        ("--browser firefox", "--browser belongs to the world html, and this is code"),
-        ("--image_url png", "--image_url belongs to the world html"),
-        ("--task_type html --env_model scripted --image_url png", "--image_url belongs to a human behind a server"),
-        ("--skill 1", "--skill belongs to --agent_model asker, careless or hasty, and this is questioner"),
-        ("--task_type dangerous_taxi --skill 0.5", "this is planner"),
-        ("--task_type lantern --env_model scripted", "--env_model belongs to worlds in which a human or an oracle"),
-        ("--agent_model oracle --num_questions 3", "--num_questions belongs to --agent_model questioner"),
-        ("--agent_model owner/m --num_questions 3", "and this is owner/m"),
-        ("--agent_model owner/m --vllm_args x", "--vllm_args belongs to a model run by vllm, and this is transformers"),
-        ("--agent_model owner/m --agent openai --dtype auto", "--dtype belongs to a model run by transformers"),
-        ("--agent_model owner/m --agent_base_url http://a/v1 --vllm_python p", "--vllm_python belongs to .* vllm"),
-        ("--agent_model owner/m --agent vllm --agent_base_url http://a/v1", "--agent_base_url belongs to --agent openai"),
-        ("--agent_model owner/m --agent_api chat", "--agent_api belongs to a model run by openai"),
-        ("--agent_model oracle --temperature 1", "--temperature belongs to a model run by transformers or vllm or"),
-        ("--env_model scripted --env_api_key_var K", "--env_api_key_var belongs to a human behind a server"),
-        ("--env_model scripted --request_attempts 2", "--request_attempts belongs to models behind a server"),
-        ("--env_model scripted --env_request {}", "--env_request belongs to a human behind a server"),
-        ("--env_model scripted --env_max_tokens 9", "--env_max_tokens belongs to a human, of a world of dialogues"),
-        ("--task_type twenty_questions --port 1 --env_system_prompt x", "--env_system_prompt belongs to a human, of"),
-        ("--agent_model owner/m --agent_header a:b", "--agent_header belongs to --agent openai"),
-        ("--reflect_prob 0.5", "--reflect_prob belongs to a --reflection_model model or recap"),
-        ("--reflection_model recap --reflection_tokens 9", "--reflection_tokens belongs to a --reflection_model model"),
-        ("--with_prompt", "--with_prompt belongs to the world dangerous_taxi"),
-        ("--compat fixed", "--compat belongs to the world html, guess_my_city"),
-        ("--game_place x --task_type alfworld", "--game_place belongs to the world auto_explore, detective"),
-    ],
-)  # fmt: skip
-def test_simulations(line, says):
-    with pytest.raises(UsageError, match=says):
-        understood(f"{SIMULATE} {line}")
+SIMULATIONS = [
+    ("--task_type twenty_questions --leaveout_prob 0.5", "--leaveout_prob belongs to the world auto_explore, and"),
+    ("--task_type twenty_questions --leaveout_prob 0.0", "this is twenty_questions"),  # its default
+    ("--browser firefox", "--browser belongs to the world html, and this is code"),
+    ("--image_url png", "--image_url belongs to the world html"),
+    ("--task_type html --env_model scripted --image_url png", "--image_url belongs to a human behind a server"),
+    ("--skill 1", "--skill belongs to --agent_model asker, careless or hasty, and this is questioner"),
+    ("--task_type dangerous_taxi --skill 0.5", "this is planner"),
+    ("--task_type lantern --env_model scripted", "--env_model belongs to worlds in which a human or an oracle"),
+    ("--agent_model oracle --num_questions 3", "--num_questions belongs to --agent_model questioner"),
+    ("--agent_model owner/m --num_questions 3", "and this is owner/m"),
+    ("--agent_model owner/m --vllm_args x", "--vllm_args belongs to a model run by vllm, and this is transformers"),
+    ("--agent_model owner/m --agent openai --dtype auto", "--dtype belongs to a model run by transformers"),
+    ("--agent_model owner/m --agent_base_url http://a/v1 --vllm_python p", "--vllm_python belongs to .* vllm"),
+    ("--agent_model owner/m --agent vllm --agent_base_url http://a/v1", "--agent_base_url belongs to --agent openai"),
+    ("--agent_model owner/m --agent_api chat", "--agent_api belongs to a model run by openai"),
+    ("--agent_model oracle --temperature 1", "--temperature belongs to a model run by transformers or vllm or"),
+    ("--env_model scripted --env_api_key_var K", "--env_api_key_var belongs to a human behind a server"),
+    ("--env_model scripted --request_attempts 2", "--request_attempts belongs to models behind a server"),
+    ("--env_model scripted --env_request {}", "--env_request belongs to a human behind a server"),
+    ("--env_model scripted --env_max_tokens 9", "--env_max_tokens belongs to a human, of a world of dialogues"),
+    ("--task_type twenty_questions --port 1 --env_system_prompt x", "--env_system_prompt belongs to a human, of"),
+    ("--agent_model owner/m --agent_header a:b", "--agent_header belongs to --agent openai"),
+    ("--reflect_prob 0.5", "--reflect_prob belongs to a --reflection_model model or recap"),
+    ("--reflection_model recap --reflection_tokens 9", "--reflection_tokens belongs to a --reflection_model model"),
+    ("--with_prompt", "--with_prompt belongs to the world dangerous_taxi"),
+    ("--compat fixed", "--compat belongs to the world html, guess_my_city"),
+    ("--game_place x --task_type alfworld", "--game_place belongs to the world auto_explore, detective"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("line", "says"),
     [
+        *((f"{SIMULATE} {line}", says) for line, says in SIMULATIONS),
         ("play lantern --game_place x", "--game_place belongs to the world auto_explore"),
         ("evaluate_code f --ray_workers 2", "--ray_workers belongs to --fan_out ray, and this is local"),
         ("evaluate_html f --batch_size 2", "--batch_size belongs to --clip_model"),
@@ -231,7 +226,7 @@ def test_simulations(line, says):
         ("reflect evaluate --env alfworld --taxi_curriculum", "--taxi_curriculum belongs to the env"),
     ],
 )
-def test_other_stages(line, says):
+def test_a_flag_without_a_meaning_is_refused(line, says):
     with pytest.raises(UsageError, match=says):
         understood(line)
 

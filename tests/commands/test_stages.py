@@ -174,8 +174,11 @@ def test_what_no_text_is_read_as_is_no_flag():
         Wrong()
 
 
-def test_every_stage_says_its_help_and_no_name_twice():
+def test_every_stage_says_its_help_and_no_name_twice_and_has_no_flags_in_its_signature():
+    words = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL}
     for name in stages():
+        parameters = inspect.signature(inspect.unwrap(load(name))).parameters.values()
+        assert {one.kind for one in parameters} <= words, name
         flags = stage_flags(load(name))
         names = [each for one in flags for each in (one.name, *one.aliases)]
         assert len(set(names)) == len(names), name
@@ -228,13 +231,6 @@ def test_a_flag_is_declared_once():
     repeats = {name: kinds for name, kinds in declared().items() if len(kinds) > 1}
     assert repeats.keys() == OTHERWISE.keys(), repeats
     assert all(len(kinds) == 2 for kinds in repeats.values())
-
-
-def test_no_stage_has_flags_in_its_signature():
-    for name in stages():
-        function = inspect.unwrap(load(name))
-        kinds = {one.kind for one in inspect.signature(function).parameters.values()}
-        assert kinds <= {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL}, name
 
 
 def test_the_list_of_any_world_becomes_a_file(tmp_path):
