@@ -402,13 +402,9 @@ def credit(flags: CreditFlags, scorers: ScorerFlags, /) -> None:
                 journal.append([one.as_row() | more for one in found])
                 bar.update(len(window))
 
-    def digest_of(turn: Candidates) -> str:
-        return turn_digest(turn.prompt, turn.candidates[0].text)
-
-    quiet = flags.quiet
-    write_turns(
-        output, flags, turns, settings, score, field="credit", quiet=quiet, noun="turns", digests=digest_of
-    )
+    digests = {turn.key: turn_digest(turn.prompt, turn.candidates[0].text) for turn in turns}
+    more: dict[str, Any] = {"noun": "turns", "digests": digests}
+    write_turns(output, flags, turns, settings, score, field="credit", quiet=flags.quiet, **more)
     print(f"{len(turns)} turns with the critic's scores are in {output}.")
     print(f"The critic is compared with {flags.reference_model or 'what the sampler recorded'}.")
     words = {"hidden": "With the hidden solution", "without_hidden": "Without it"}

@@ -309,9 +309,8 @@ class _Round:
             raise tree.error(f"{at}.args", f"a quote is open ({error}).") from None
         arguments = [*(f"--{flag}={text}" for flag, text in texts.items()), *words, *further]
         try:
-            rewrite: Callable[..., list[str]] = getattr(
-                function, "rewrite_arguments", list
-            )  # another parser's flags
+            # another parser's flags are rewritten
+            rewrite: Callable[..., list[str]] = getattr(function, "rewrite_arguments", list)
             typed = parse.read(function, rewrite(arguments))
             values = values_of(function, typed)
             single = {one.name: one for one in (*flags, *joined_flags(function, values))}

@@ -104,11 +104,8 @@ def needed(step: Step, seconds: float | None, steps: Sequence[Step]) -> Needed:
         stored = 2 if str(config.get("torch_dtype") or config.get("dtype")) in {"bfloat16", "float16"} else 4
         weights = sum(file.stat().st_size for file in folder.glob("*.safetensors")) / stored
         layers, width = int(config.get("num_hidden_layers") or 1), int(config.get("hidden_size") or 1)
-    except (
-        OSError,
-        ValueError,
-        UsageError,
-    ):  # not on this machine: as its name says, a width of 128 for each layer
+    except (OSError, ValueError, UsageError):
+        # not on this machine: as its name says, a width of 128 for each layer
         billions = re.search(r"(?<![\d.])(\d+(?:\.\d+)?)B(?![A-Za-z])", name)
         if billions is None:
             return Needed(seconds)

@@ -342,7 +342,7 @@ def write_turns(
     field: str,
     quiet: bool,
     noun: str = "rows",
-    digests: Callable[[Any], str] | None = None,
+    digests: Mapping[TurnKey, str] | None = None,
     opened: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> list[dict[str, Json]]:
     """Write a file with a row for every turn: `work` makes what it lacks, then all stand in the order of `turns`.
@@ -352,7 +352,7 @@ def write_turns(
     Returns the rows that failed.
     """
     content = "input" if digests is None else "turn_digest"
-    wanted = {turn.key: turn.prompt if digests is None else digests(turn) for turn in turns}
+    wanted = digests or {turn.key: turn.prompt for turn in turns}
     with open_journal(path, to_continue=flags.to_continue, overwrite=flags.overwrite) as journal:
         done: set[TurnKey] = set()
         for line, row in journal.rows:
