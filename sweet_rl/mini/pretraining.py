@@ -15,7 +15,7 @@ from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import UsageError, missing_package
 from sweet_rl.flags.shared import OutputDir, Overwriting, Quiet, Seeded, WorldName
 from sweet_rl.mini.objects.asker import ObjectAsker
-from sweet_rl.mini.objects.oracle import ObjectOracle, answer
+from sweet_rl.mini.objects.oracle import ObjectOracle
 from sweet_rl.rollout import rollout, schedule
 from sweet_rl.types import Message, Trajectory
 from sweet_rl.worlds import first_for, load_tasks, world_of, world_with
@@ -93,7 +93,7 @@ class PretrainingTexts:
 def asked_games(rng: Random, *, games: int = 200, skill: float = 0.3) -> list[Text]:
     """Games about each of ten words, in random order; most questions are any question."""
     tasks = load_tasks("twenty-questions:ten")
-    asker = ObjectAsker(answer, [task.hidden_information for task in tasks], skill=skill)
+    asker = ObjectAsker([task.hidden_information for task in tasks], skill=skill)
     world = world_of("twenty_questions")
     played: list[Text] = []
 

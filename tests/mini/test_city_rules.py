@@ -86,7 +86,7 @@ def play(tasks, **settings):
     async def keep(trajectory):
         played.append(trajectory)
 
-    policy = CityAsker(ORACLE.answer, list(cities()), **settings)
+    policy = CityAsker(list(cities()), **settings)
     games = {"make_env": lambda: GuessMyCityEnv(ORACLE), "policy": policy, "on_finished": keep}
     asyncio.run(rollout(schedule(tasks, 1, seed=0), concurrency=4, **games))
     return played
@@ -110,7 +110,7 @@ def test_it_never_asks_twice_and_never_guesses_a_city_that_an_answer_ruled_out()
 
 
 def test_answers_that_fit_no_city_do_not_stop_it():
-    asker = CityAsker(ORACLE.answer, ["Paris, France", "Rome, Italy"])
+    asker = CityAsker(["Paris, France", "Rome, Italy"])
     said = ("Questions:\n", "Is it in Asia?", "Yes.", "Is your city Rome?", "No.")
     dialogue = tuple(Message(("user", "assistant")[place % 2], text) for place, text in enumerate(said))
     said = asyncio.run(asker.act(Observation("x", dialogue, seed=0))).completion.text

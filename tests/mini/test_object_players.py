@@ -59,18 +59,18 @@ def test_every_object_is_found_and_few_words_sooner_and_later_with_less_skill():
 
 
 def test_what_it_reads_is_the_transcript():
-    policy = ObjectAsker(answer, ["dog", "pen", "cup"], system_prompt="Play.")
+    policy = ObjectAsker(["dog", "pen", "cup"], system_prompt="Play.")
     generation = asyncio.run(policy.act(observe("Questions:\n", "Is it alive?", "No.")))
     assert generation.input == "Questions:\nIs it alive? No.\n"
     assert generation.completion.text in {"Is it a pen?", "Is it a cup?"}
 
 
 def test_it_depends_on_the_observation_alone_and_the_last_turn_names_a_word():
-    policy = ObjectAsker(answer, ALL)
+    policy = ObjectAsker(ALL)
     first, again = ([act(policy, observe("Questions:\n", seed=seed)) for seed in range(30)] for _ in range(2))
     assert first == again
     assert len(set(first)) > 1
-    assert act(ObjectAsker(answer, ALL, max_turns=1, skill=0.0), observe("Questions:\n")) in map(guess, ALL)
+    assert act(ObjectAsker(ALL, max_turns=1, skill=0.0), observe("Questions:\n")) in map(guess, ALL)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_it_depends_on_the_observation_alone_and_the_last_turn_names_a_word():
     ],
 )
 def test_a_wrong_answer_does_not_end_the_search(dialogue, left):
-    policy = ObjectAsker(answer, ["dog", "cat", "pen"])
+    policy = ObjectAsker(["dog", "cat", "pen"])
     assert act(policy, observe("Questions:\n", *dialogue)) in set(map(guess, left))
 
 
@@ -103,15 +103,15 @@ def test_four_questions_tell_the_sixteen_words_apart():
 
 
 def test_the_best_play_is_as_good_in_games_as_it_was_computed():
-    assert BestAsker(answer, SIXTEEN_WORDS).mean_return == -3.5 == -least_cost(16)
-    assert act(BestAsker(answer, ["dog", "pen"]), observe("Questions:\n", guess("dog"), NO)) == guess("pen")
+    assert BestAsker(SIXTEEN_WORDS).mean_return == -3.5 == -least_cost(16)
+    assert act(BestAsker(["dog", "pen"]), observe("Questions:\n", guess("dog"), NO)) == guess("pen")
     played = games("best")
     assert mean_return(played) == -3.5
     assert {game.stop_reason for game in played} == {StopReason.ENDED}
 
 
 def test_a_name_fits_where_no_answer_rules_it_out():
-    best, metal = BestAsker(answer, SIXTEEN_WORDS), FOUR[0][0]
+    best, metal = BestAsker(SIXTEEN_WORDS), FOUR[0][0]
     yes = [word for word in SIXTEEN_WORDS if answer(word, metal) == YES]
     no = [word for word in SIXTEEN_WORDS if answer(word, metal) == NO]
     assert best.fits([], guess(yes[0])) is None  # nothing is ruled out
@@ -140,7 +140,7 @@ def all_costs(left, asked):
 def test_bounds_leave_no_better_play_out():
     questions = ["Is it alive?", "Can you eat it?", "Is it made of metal?"]
     for words in list(combinations(TEN_WORDS, 5))[::25]:
-        best = BestAsker(answer, words)
+        best = BestAsker(words)
         best._yes = {one: yes for one, yes in best._yes.items() if one in (*questions, *map(guess, words))}
         assert -best.mean_return == pytest.approx(all_costs(frozenset(words), questions))
 
@@ -169,4 +169,4 @@ def test_a_hasty_player_asks_in_some_games_and_only_names_words_in_the_others():
 def test_the_best_play_is_refused_where_it_is_not_known():
     for words, turns in (([], 20), (["dog", "pen"], 1), ([str(n) for n in range(21)], 30)):
         with pytest.raises(UsageError, match="The best play is known for 1 to 20 words and as many turns"):
-            BestAsker(answer, words, max_turns=turns)
+            BestAsker(words, max_turns=turns)

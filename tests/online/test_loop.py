@@ -12,7 +12,7 @@ import pytest
 
 from sweet_rl.errors import DataError, EpisodeError, ServiceError, StorageError
 from sweet_rl.mini.objects.asker import ObjectAsker
-from sweet_rl.mini.objects.oracle import ObjectOracle, answer
+from sweet_rl.mini.objects.oracle import ObjectOracle
 from sweet_rl.online.learner import FilteredBCLearner
 from sweet_rl.online.loop import OnlineRun, Playground, RunFolder
 from sweet_rl.online.policy import TokenPolicy
@@ -45,7 +45,7 @@ class Watcher:
     gathered = nullcontext
 
     def rollout_policy(self, *, greedy):
-        return ObjectAsker(answer, WORDS, skill=0.5)
+        return ObjectAsker(WORDS, skill=0.5)
 
     def state_dict(self):
         return {}

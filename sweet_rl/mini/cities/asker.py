@@ -1,7 +1,6 @@
 """The scripted player of Guess My City: asks what splits the remaining cities best, then guesses.
 
-It asks a function of city and question, the oracle's: a city stays in play as long as it would have given
-every answer.
+A city stays in play as long as the oracle would have given every answer about it.
 """
 
 from __future__ import annotations
@@ -9,8 +8,8 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from sweet_rl.mini.cities.oracle import CityOracle
 from sweet_rl.mini.cities.table import read
@@ -23,13 +22,11 @@ QUESTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     for place in read("asked")["places"]
 } | {name: tuple(wordings) for name, wordings in read("asked")["questions"].items()}
 
+_ORACLE: Final = CityOracle()
 
-def make_player(
-    _name: str, cities: Sequence[str], *, skill: float, max_turns: int, system_prompt: str
-) -> CityAsker:
-    return CityAsker(
-        CityOracle().answer, cities, skill=skill, max_turns=max_turns, system_prompt=system_prompt
-    )
+
+def make_player(_name: str, cities: Sequence[str], **how: Any) -> CityAsker:
+    return CityAsker(cities, **how)
 
 
 class CityAsker(ScriptedPolicy):
@@ -38,17 +35,10 @@ class CityAsker(ScriptedPolicy):
     name = "asker"
 
     def __init__(
-        self,
-        answer: Callable[[str, str], str],
-        cities: Sequence[str],
-        *,
-        skill: float = 1.0,
-        max_turns: int = 20,
-        system_prompt: str = "",
+        self, cities: Sequence[str], *, skill: float = 1.0, max_turns: int = 20, system_prompt: str = ""
     ) -> None:
         super().__init__(system_prompt)
-        self._answer, self._cities = answer, tuple(cities)
-        self._skill, self._max_turns = skill, max_turns
+        self._answer, self._cities, self._skill, self._max_turns = _ORACLE.answer, cities, skill, max_turns
 
     def _say(self, observation: Observation) -> str:
         asked = list(answered(observation.messages))

@@ -1,15 +1,16 @@
 """Scripted players of Twenty Questions: who asks well, seldom, as well as can be, not at all, or anything.
 
-Teachers and yardsticks for trained agents; they are given the function that answers, not the table.
+Teachers and yardsticks for trained agents; they ask the function that answers, not the table.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain, pairwise
 from random import Random
+from typing import Any, Final
 
 from sweet_rl.errors import UsageError
 from sweet_rl.mini.objects.language import ENGLISH, set_of
@@ -19,26 +20,10 @@ from sweet_rl.types import Message, Observation, derive_seed
 from sweet_rl.worlds import load_tasks
 from sweet_rl.worlds.question_games import QuestionTranscript
 
-Answer = Callable[[str, str], str | None]
-"""What the oracle would say to a question about a word: "Yes.", "No.", or something else where it cannot say."""
-
 MOST_WORDS = 20  # that the basic questions can distinguish; more have too many sets that can be left
 _NEARLY_BEST_BITS = 0.05  # Questions whose information is within this of the best are as good
 
 _BARE = set_of(ENGLISH["bare"])
-
-
-def make_player(
-    name: str, words: Sequence[str], *, skill: float, max_turns: int, system_prompt: str
-) -> ScriptedPolicy:
-    if name == "namer":
-        return NamingAsker(words, system_prompt=system_prompt)
-    if name == "random":
-        return RandomAsker(words, system_prompt=system_prompt)
-    if name == "best":
-        return BestAsker(answer, words, max_turns=max_turns, system_prompt=system_prompt)
-    kind = HastyAsker if name == "hasty" else ObjectAsker
-    return kind(answer, words, skill=skill, max_turns=max_turns, system_prompt=system_prompt)
 
 
 def guess(word: str) -> str:
@@ -72,9 +57,15 @@ def answered(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
 
 
 class _Asker(ScriptedPolicy):
-    def __init__(self, words: Sequence[str], system_prompt: str) -> None:
+    """Who asks about these words; `skill` is the share of turns, or games, in which they ask well."""
+
+    def __init__(
+        self, words: Sequence[str], *, skill: float = 1.0, max_turns: int = 20, system_prompt: str = ""
+    ) -> None:
         super().__init__(system_prompt, chat_format=QuestionTranscript())
-        self._words = tuple(dict.fromkeys(words))
+        self._words, self._skill, self._max_turns = tuple(dict.fromkeys(words)), skill, max_turns
+        self._answers = cache(lambda question: tuple(answer(word, question) for word in self._words))
+        self._pool = questions_about(self._words)
 
     def _chance(self, observation: Observation) -> Random:
         return Random(derive_seed(observation.seed, observation.turn, self.name))
@@ -84,20 +75,6 @@ class ObjectAsker(_Asker):
     """Asks by information gain with the probability `skill`, else anything; the last turn always names a word."""
 
     name = "object_asker"
-
-    def __init__(
-        self,
-        answer: Answer,
-        words: Sequence[str],
-        *,
-        skill: float = 1.0,
-        max_turns: int = 20,
-        system_prompt: str = "",
-    ) -> None:
-        super().__init__(words, system_prompt)
-        self._skill, self._max_turns = skill, max_turns
-        self._answers = cache(lambda question: tuple(answer(word, question) for word in self._words))
-        self._pool = questions_about(self._words)
 
     def _say(self, observation: Observation) -> str:
         return self._ask(observation, self._skill)
@@ -162,9 +139,6 @@ class NamingAsker(_Asker):
 
     name = "namer"
 
-    def __init__(self, words: Sequence[str], *, system_prompt: str = "") -> None:
-        super().__init__(words, system_prompt)
-
     def _say(self, observation: Observation) -> str:
         return guess(self._words[observation.turn % len(self._words)])
 
@@ -175,7 +149,7 @@ class RandomAsker(NamingAsker):
     name = "random"
 
     def _say(self, observation: Observation) -> str:
-        questions = [wordings[0] for wordings in questions_about(self._words)]
+        questions = [wordings[0] for wordings in self._pool]
         return self._chance(observation).choice((*questions, *map(guess, self._words)))
 
 
@@ -196,10 +170,8 @@ class BestAsker(_Asker):
 
     name = "best"
 
-    def __init__(
-        self, answer: Answer, words: Sequence[str], *, max_turns: int = 20, system_prompt: str = ""
-    ) -> None:
-        super().__init__(words, system_prompt)
+    def __init__(self, words: Sequence[str], *, max_turns: int = 20, **how: Any) -> None:
+        super().__init__(words, max_turns=max_turns, **how)
         count = len(self._words)
         if not 1 <= count <= min(MOST_WORDS, max_turns):
             raise UsageError(
@@ -208,7 +180,7 @@ class BestAsker(_Asker):
             )
         self._yes = {
             question: frozenset(word for word in self._words if answer(word, question) == YES)
-            for question, *_ in questions_about(self._words)
+            for question, *_ in self._pool
         } | {guess(word): frozenset({word}) for word in self._words}
         self._names = frozenset(map(guess, self._words))
         self._all = frozenset(self._words)
@@ -273,3 +245,12 @@ class BestAsker(_Asker):
             best = min(best, (self._cost(inside, outside, names=saying in self._names), saying))
         self._known[left] = best
         return best
+
+
+PLAYERS: Final[Mapping[str, type[_Asker]]] = {  # By the names of scripted agents
+    "asker": ObjectAsker, "hasty": HastyAsker, "best": BestAsker, "namer": NamingAsker, "random": RandomAsker
+}  # fmt: skip
+
+
+def make_player(name: str, words: Sequence[str], **how: Any) -> ScriptedPolicy:
+    return PLAYERS[name](words, **how)

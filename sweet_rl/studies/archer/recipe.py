@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from sweet_rl.mini.objects.asker import BestAsker, guess
-from sweet_rl.mini.objects.oracle import answer
 from sweet_rl.pipelines.steps import Step
 from sweet_rl.statistics import area_under_curve
 from sweet_rl.studies.runner import Chain, call
@@ -152,7 +151,7 @@ def has_critic(method: str, overrides: Overrides) -> bool:
 @cache
 def best_asker() -> BestAsker:
     """The best play of the study's words, which knows what an utterance gains and which names fit."""
-    return BestAsker(answer, [task.hidden_information for task in load_tasks(TASKS)])
+    return BestAsker([task.hidden_information for task in load_tasks(TASKS)])
 
 
 @cache
