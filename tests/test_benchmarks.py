@@ -108,14 +108,9 @@ def test_archer_and_its_rivals_get_grids_of_one_size_and_the_winners_are_the_set
 
 def test_flags_are_made_of_their_defaults(monkeypatch, capsys):
     options = {
-        "rows": 3,
-        "rate": 0.5,
-        "tiny": False,
-        "output": None,
-        "size": ("small", "tiny"),
-        "worlds": ["a", "b"],
-        "seeds": [1],
-    }
+        "rows": 3, "rate": 0.5, "tiny": False, "output": None, "size": ("small", "tiny"),
+        "worlds": ["a", "b"], "seeds": [1],
+    }  # fmt: skip
     monkeypatch.setattr(
         sys,
         "argv",
@@ -151,13 +146,10 @@ MADE = (RUN,)
 ONE = {"warm_start": {"success": 0.125}, "sweet": {"success": 0.75}, "dpo": {"success": 0.75}}
 FEW = {"warm_start": {"success": 0.25}, "sweet": {"success": 0.75}, "dpo": {"success": 0.25}}
 MANY = {
-    "warm_start": {"success": 0.25},
-    "sweet": {"success": 0.5},
-    "dpo": {"success": 0.125},
-    "sweet_wrong": {"success": 0.25},
-    "best_of_4_by_critic": {"success": 0.5},
+    "warm_start": {"success": 0.25}, "sweet": {"success": 0.5}, "dpo": {"success": 0.125},
+    "sweet_wrong": {"success": 0.25}, "best_of_4_by_critic": {"success": 0.5},
     "best_of_2_by_critic": {"success": 0.375},
-}
+}  # fmt: skip
 FULL = FullStudy(
     {"test tasks": 8},
     {
@@ -185,10 +177,8 @@ def test_what_was_written_is_read(tmp_path):
 def test_another_seed_leaves_the_others_and_further_methods_join_theirs():
     grown = FULL.with_seed(40, 7, Seed(ONE, MADE)).with_seed(10, 5, Seed(ONE, MADE))
     assert {trades: sorted(seeds) for trades, seeds in grown.seeds.items()} == {
-        1: [5, 6],
-        10: [5],
-        40: [5, 6, 7],
-    }
+        1: [5, 6], 10: [5], 40: [5, 6, 7],
+    }  # fmt: skip
     assert sorted(FULL.seeds) == [1, 40]
     rft = {"rft": {"success": 0.375}}
     assert FULL.with_seed(40, 5, Seed(rft, MADE)).seeds[40][5].numbers == FEW | rft

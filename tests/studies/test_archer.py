@@ -225,13 +225,10 @@ def test_the_exact_critic_says_what_an_utterance_gains_on_the_best_play(tmp_path
     learner = exact_learner(settings, chat_format=world_of("twenty_questions").transcript())
     opening, asked = "Questions:\n", "Questions:\nIs it made of metal? No.\n"
     said = [
-        (opening, "Is it made of metal?", 0.0),
-        (asked, "Is it made of metal?", -1.0),
-        (opening, "nonsense", -1.0),
-        (opening, guess("tree"), -0.625),
-        (asked, guess("truck"), -1.0),
+        (opening, "Is it made of metal?", 0.0), (asked, "Is it made of metal?", -1.0),
+        (opening, "nonsense", -1.0), (opening, guess("tree"), -0.625), (asked, guess("truck"), -1.0),
         (asked, "Is it bigger than a cat?", 0.0),
-    ]
+    ]  # fmt: skip
     spoken = [Utterance(text, (), True) for _, text, _ in said]
     assert learner._advantages([one for one, _, _ in said], spoken).tolist() == pytest.approx(
         [gain for _, _, gain in said]

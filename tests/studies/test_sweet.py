@@ -41,11 +41,9 @@ def turn(text):
 
 def trajectory(index, texts, reward):
     row = {
-        "problem_description": f"Two of our extras, {index}.",
-        "ground_truth": SOLUTION,
-        "test_cases": {"t": "total(1, [])"},
-        "trades": 10,
-    }
+        "problem_description": f"Two of our extras, {index}.", "ground_truth": SOLUTION,
+        "test_cases": {"t": "total(1, [])"}, "trades": 10,
+    }  # fmt: skip
     history = [{"role": "user", "content": row["problem_description"]}]
     for place, text in enumerate(texts):
         history.append(turn(text) if place % 2 == 0 else {"role": "user", "content": text})

@@ -210,11 +210,9 @@ def test_there_are_forty_trades_and_each_has_its_four_extras_for_ever():
 def test_the_first_tasks_are_always_these():
     tasks = load_tasks("mini:trades=10:train", num_tasks=4)
     assert [(named(task), *charged(task)) for task in tasks] == [
-        ("printer", "wrapping", "cleaning"),
-        ("grocer", "delivery", "polishing"),
-        ("florist", "storage", "cleaning"),
-        ("bakery", "insurance", "cleaning"),
-    ]
+        ("printer", "wrapping", "cleaning"), ("grocer", "delivery", "polishing"),
+        ("florist", "storage", "cleaning"), ("bakery", "insurance", "cleaning"),
+    ]  # fmt: skip
     assert tasks[0].ground_truth == extras.source({"wrapping": 3, "cleaning": 9})
     assert tasks[0].row["trades"] == 10
     assert load_tasks("mini:trades=10:train", num_tasks=9)[:4] == tasks
