@@ -1,41 +1,44 @@
-"""The city oracle: true answers to free questions, no guesses where it does not know, no leaks."""
+"""Guess My City without a model: true answers, no guesses and no leaks; the rules of the oracle; the player who asks."""
 
 import asyncio
 import json
 import re
 import tomllib
+from itertools import pairwise
 from pathlib import Path
 
+import oracle_cities
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweet_rl.errors import UsageError
-from sweet_rl.mini.cities.oracle import CANNOT, NOT_SURE, CityOracle
-from sweet_rl.mini.cities.question import plain
-from sweet_rl.mini.cities.table import WEATHER, cities, countries, topics
+from sweet_rl.mini.cities import oracle
+from sweet_rl.mini.cities.asker import QUESTIONS, CityAsker
+from sweet_rl.mini.cities.oracle import CANNOT, FUNCTIONS, NOT_SURE, CityOracle, Rule, holds, value
+from sweet_rl.mini.cities.question import plain, read_question
+from sweet_rl.mini.cities.table import WEATHER, cities, countries, read, topics
 from sweet_rl.records import task_from_row
-from sweet_rl.types import Message, UserContext
+from sweet_rl.rollout import rollout, schedule
+from sweet_rl.types import Message, Observation, UserContext
 from sweet_rl.worlds.guess_my_city import GuessMyCityEnv, guess_my_city_tasks
 
 ORACLE = CityOracle()
-QUESTIONS = Path(__file__).parent / "tables" / "city_questions.tsv"
-TABLE = tomllib.loads(QUESTIONS.with_suffix(".toml").read_text("utf-8"))
+TASKS = [task_from_row(row) for row in guess_my_city_tasks()]
+EXPECTED = Path(__file__).parent / "tables" / "city_questions.tsv"
+TABLE = tomllib.loads(EXPECTED.with_suffix(".toml").read_text("utf-8"))
 OPEN_QUESTIONS, HOMES, OPEN_TEMPLATES, ASKED_FOR_IT = (
     TABLE[name] for name in ("open", "homes", "templates", "for_its_name")
 )
 FULL = {city.name: key for key, city in cities().items()}
-
-
-def rows():
-    for line in QUESTIONS.read_text(encoding="utf-8").splitlines():
-        if line and not line.startswith("#"):
-            yield tuple(line.split("\t"))
+CITIES = list(cities().values())
+SAID = read_question("Is it red?")
 
 
 def test_answers_that_a_person_would_expect():
-    said = [(city, question, ORACLE.answer(FULL[city], question)) for city, question, _ in rows()]
-    assert said == list(rows())
+    lines = EXPECTED.read_text(encoding="utf-8").splitlines()
+    rows = [tuple(line.split("\t")) for line in lines if line and not line.startswith("#")]
+    assert [(city, question, ORACLE.answer(FULL[city], question)) for city, question, _ in rows] == rows
 
 
 def test_every_city_of_the_published_list_and_no_other(shared):
@@ -128,8 +131,7 @@ def test_no_answer_to_any_open_question_holds_a_name_unless_asked_for_it():
 def test_through_the_world_the_name_stays_hidden_and_the_guess_wins():
     async def play(*questions):
         env = GuessMyCityEnv(ORACLE)
-        task = next(row for row in guess_my_city_tasks() if row["hidden_information"] == "Lima, Peru")
-        await env.reset(task_from_row(task), seed=0)
+        await env.reset(next(one for one in TASKS if one.hidden_information == "Lima, Peru"), seed=0)
         return [await env.step(question) for question in questions]
 
     named, told, won = asyncio.run(
@@ -164,3 +166,95 @@ def test_it_is_a_user_that_reads_the_last_message_and_knows_91_cities():
     with pytest.raises(UsageError, match=r"91 cities.*'Atlantis, Sea'"):
         ORACLE.answer("Atlantis, Sea", "Is it in Asia?")
     assert ORACLE.answer("tokyo,japan", "Is it in Asia?") == "Yes."
+
+
+# ---- rules, agreement with people, the player
+
+
+def test_every_rule_of_the_table_can_be_followed_and_says_something_of_most_cities():
+    lists = oracle._rules()
+    for rule in (rule for rules in lists.values() for rule in rules):
+        assert rule.rules in {"", *lists}, rule
+        assert rule.by in {"", *FUNCTIONS}, rule
+        rule.fits(SAID)  # its phrases and regular expressions can be read
+        if not (rule.by or rule.rules):
+            told = [(city, rule.answer(city, SAID)) for city in CITIES]
+            assert not [one for city, one in told if isinstance(one, str) and names_it(city, one)], rule
+            if rule.say:
+                assert sum(one is None for _, one in told) <= 3, rule
+                assert all("{" not in one for _, one in told if one), rule
+    used = {rule.rules for rules in lists.values() for rule in rules}
+    asked = {"open", "either", "yes", "plain", "capital_of_country", "place", "water", "height", "mountain"}
+    assert set(read("questions")["rules"]) == (used | asked) - {""}
+    with pytest.raises(TypeError, match="asks"):
+        Rule(asks="flag")
+    with pytest.raises(AttributeError, match="mayor"):
+        value("mayor", CITIES[0])
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("capital", True), ("not capital", False), ("name = Lima | Paris", True),
+        ("languages = French", True), ("water has Seine", True), ("water has Lake", False),
+        ("people < 1", False), ("height >= 500", False), ("coast or water", True),
+        ("coast and water", False), ("topic.metro and not land.island", True), ("never", False),
+        ("", True),
+    ],
+)  # fmt: skip
+def test_conditions(condition, expected):
+    assert holds(condition, cities()["Paris, France"]) is expected
+
+
+def test_agreement_with_the_held_out_half_stays_where_it_is(shared):
+    data = (shared / "data/games/guess_my_city.json").read_text()
+    found = oracle_cities.compare(json.loads(data)[1::10])  # every fifth dialogue of that half
+    told = found.agree + len(found.disagreements)
+    assert found.yes_no > 1000
+    assert found.agree / told > 0.86
+    assert told / found.yes_no > 0.95
+    assert found.open_unsure / found.open < 0.06
+
+
+def play(tasks, **settings):
+    played = []
+
+    async def keep(trajectory):
+        played.append(trajectory)
+
+    policy = CityAsker(list(cities()), **settings)
+    games = {"make_env": lambda: GuessMyCityEnv(ORACLE), "policy": policy, "on_finished": keep}
+    asyncio.run(rollout(schedule(tasks, 1, seed=0), concurrency=4, **games))
+    return played
+
+
+def test_it_finds_cities_within_ten_questions_and_without_skill_needs_more():
+    skilled, random = play(TASKS[::4]), play(TASKS[::4], skill=0.0)
+    assert all(game.stop_reason == "ended" for game in skilled)
+    assert min(game.reward for game in skilled) >= -9
+    assert sum(game.reward for game in skilled) / len(skilled) > -8
+    assert sum(game.reward for game in random) < sum(game.reward for game in skilled)
+
+
+def test_it_never_asks_twice_and_never_guesses_a_city_that_an_answer_ruled_out():
+    for game in play(TASKS[::12], skill=0.3):
+        asked = [turn.content for turn in game.dialogue_history if turn.role == "assistant"]
+        assert len(asked) == len(set(asked))
+        for question, answer in pairwise(game.dialogue_history):
+            if question.role == "assistant":
+                assert ORACLE.answer(game.task.hidden_information, question.content) == answer.content
+
+
+def test_answers_that_fit_no_city_do_not_stop_it():
+    asker = CityAsker(["Paris, France", "Rome, Italy"])
+    said = ("Questions:\n", "Is it in Asia?", "Yes.", "Is your city Rome?", "No.")
+    dialogue = tuple(Message(("user", "assistant")[place % 2], text) for place, text in enumerate(said))
+    said = asyncio.run(asker.act(Observation("x", dialogue, seed=0))).completion.text
+    assert said == "Is your city Paris?"
+
+
+def test_all_wordings_of_a_question_get_the_same_answer_and_it_is_yes_or_no():
+    for forms in QUESTIONS.values():
+        for city in cities():
+            (answer,) = {ORACLE.answer(city, form) for form in forms}
+            assert answer in {"Yes.", "No."}, (city, forms)
