@@ -1,4 +1,7 @@
-"""Results of a study with invented numbers, one of everything that a page can show."""
+"""Results of a study with invented numbers, one of everything that a page can show; a strict reader of pages."""
+
+import re
+from html.parser import HTMLParser
 
 from sweet_rl.studies.results import (
     Axes,
@@ -64,3 +67,38 @@ def sample_results(own=(0.5, 0.6, 0.7), start=(0.1, 0.25, 0.25), rival=(0.5, 0.5
         ("A note.",),
         ("own: 2 test episodes failed.",),
     )
+
+
+VOID = {"meta", "br", "hr", "img", "input", "link"}
+
+
+class Reader(HTMLParser):
+    """Checks that elements are closed in order; collects tags, attributes, visible text and ids."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open, self.tags, self.attributes, self.ids, self.texts = [], [], [], [], []
+        self.feed(page)
+        self.close()
+        assert self.open == []
+        assert len(self.ids) == len(set(self.ids))
+        self.text = re.sub(r"\s+", " ", " ".join(self.texts)).replace("\u202f", " ")
+
+    def handle_starttag(self, name, attributes):
+        self.tags.append(name)
+        self.attributes += attributes
+        self.ids += [value for key, value in attributes if key == "id"]
+        if name not in VOID:
+            self.open.append(name)
+
+    def handle_startendtag(self, name, attributes):
+        self.handle_starttag(name, attributes)
+        if name not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, name):
+        assert self.open.pop() == name
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] not in {"script", "style"}:
+            self.texts.append(data)

@@ -23,7 +23,7 @@ from sweet_rl.studies.reflect.worlds import (
 from sweet_rl.studies.report.page import results_page
 from sweet_rl.studies.runner import table
 from sweet_rl.worlds import world_of
-from tests.studies.test_page import Reader
+from tests.studies.samples import Reader
 
 
 def calls_of(study):
