@@ -58,8 +58,8 @@ def prepare(flags: Any, folder: Path) -> tuple[Any, Sequence[str], list[Recorded
 
 def walk(game: Any, task: Any, seed: int, steps: int) -> Walk:
     """A game by somebody who looks around and ends nothing, with the embedded teacher's thoughts."""
-    from sweet_rl.mini.repository_teacher import Explorer
-    from sweet_rl.mini.repository_teacher import thought as explore_thought
+    from sweet_rl.mini.repositories import Explorer
+    from sweet_rl.mini.repositories import thought as explore_thought
     from sweet_rl.worlds.dangerous_taxi.game import thought as taxi_thought
 
     rng = random.Random(seed)

@@ -15,8 +15,8 @@ from sweet_rl.browsers import PageContext
 from sweet_rl.mini.backend.human import ScriptedHuman
 from sweet_rl.mini.cities.oracle import CityOracle
 from sweet_rl.mini.objects.oracle import ObjectOracle
-from sweet_rl.mini.repository_teacher import Explorer
-from sweet_rl.mini.repository_teacher import thought as explore_thought
+from sweet_rl.mini.repositories import Explorer
+from sweet_rl.mini.repositories import thought as explore_thought
 from sweet_rl.openai_client import OpenAIClient, RetryPolicy
 from sweet_rl.preferences.ranking import context_of
 from sweet_rl.prompts import load_prompt

@@ -8,8 +8,14 @@ import pytest
 
 from sweet_rl.chat.reflect_format import offered_commands, policy_prompt
 from sweet_rl.errors import StorageError, UsageError
-from sweet_rl.mini.repositories import INDEX, make_repository, repository_names, write_repositories
-from sweet_rl.mini.repository_teacher import Explorer, alike
+from sweet_rl.mini.repositories import (
+    INDEX,
+    Explorer,
+    alike,
+    make_repository,
+    repository_names,
+    write_repositories,
+)
 from sweet_rl.records import task_from_row
 from sweet_rl.reflect_data.teachers import EmbeddedTeacher
 from sweet_rl.tracking import is_record

@@ -288,7 +288,7 @@ async def ask_about(
         block = "".join(block.splitlines(keepends=True)[:20])
 
     def known(draws: random.Random) -> str:
-        ask = import_module("sweet_rl.mini.repository_teacher").known_questions
+        ask = import_module("sweet_rl.mini.repositories").known_questions
         return str(ask(repository, path, text, draws))
 
     user = fill(load_prompt(f"gen_task_{kind}"), NAME=path, CONTENT=block)

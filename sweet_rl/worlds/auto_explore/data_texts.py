@@ -67,7 +67,7 @@ class ExploreTalk:
         self.game = game
         self.cost = 0.0
         self._teacher, self._seed, self._markov = teacher, seed, markov
-        self._embedded = import_module("sweet_rl.mini.repository_teacher")
+        self._embedded = import_module("sweet_rl.mini.repositories")
         self._explorer = self._embedded.Explorer(question, game.targets, seed=seed)
         self._history: list[Message] = []
         self._asked = 0
