@@ -95,7 +95,7 @@ def demo(flags: DemoFlags, /) -> None:
     stopped.
     """
     from sweet_rl.studies.runner import prepared, run_study
-    from sweet_rl.studies.sweet.pages import why_no_pages
+    from sweet_rl.studies.sweet.recipe import why_no_pages
     from sweet_rl.users.server import start_server
 
     folder = prepared(flags.output_dir, overwrite=flags.overwrite)

@@ -13,11 +13,9 @@ from sweet_rl.mini.backend.extras import Verdict
 from sweet_rl.records import replace_rows
 from sweet_rl.studies.report.page import results_page
 from sweet_rl.studies.results import Candidate, Counted, Results, Turn
-from sweet_rl.studies.sweet import pages as study_pages
 from sweet_rl.studies.sweet import recipe
-from sweet_rl.studies.sweet.pages import DESIGNERS
 from sweet_rl.studies.sweet.recipe import check_agent, score_by_oracle, shuffle_scores, take_swapped
-from sweet_rl.studies.sweet.results import METHODS, agreement, choosing_agents, results
+from sweet_rl.studies.sweet.results import METHODS, _way_up, agreement, choosing_agents, page_results, results
 from sweet_rl.studies.sweet.settings import ALL_WAYS, SWEETS
 from tests.browsers.fake_renderer import FakeRenderer
 from tests.viewer.samples import page_rows, write_rows
@@ -292,18 +290,18 @@ def test_without_a_browser_the_reason_names_the_repair(study, monkeypatch):
         raise UsageError("there is none. Install it: apt install chromium")
 
     monkeypatch.setattr("sweet_rl.browsers.open_renderer", no_browser)
-    assert "Install it: apt install" in study_pages.why_no_pages(study)
+    assert "Install it: apt install" in recipe.why_no_pages(study)
 
 
 def test_the_report_is_told_grades_floors_curves_and_pictures(study, monkeypatch):
     monkeypatch.setattr("sweet_rl.browsers.open_renderer", lambda settings: FakeRenderer())
     study = replace(study, page_tasks=2)
-    for name in DESIGNERS:
+    for name in recipe.DESIGNERS:
         report = {"tasks": 2, "metric": "combined", "metrics": {"combined": LINE, "ssim": LINE}}
         study.path(f"pages.{name}.report.json").write_text(json.dumps(report))
     write_rows(study.path("pages.improver.jsonl"), page_rows(study.folder)[:2])
-    part, strips = study_pages.page_results(study)
-    assert [method.name for method in part.methods] == [*DESIGNERS, "floor_blank page"]
+    part, strips = page_results(study)
+    assert [method.name for method in part.methods] == [*recipe.DESIGNERS, "floor_blank page"]
     assert part.method("blank").estimate("ssim") == Counted(0.5, 0.4, 0.6)
     assert part.method("floor_blank page").mean("combined") == 0.01
     (first, early), (second, later) = part.method("improver").runs[0].curves["combined"]
@@ -319,7 +317,7 @@ def test_the_report_is_told_grades_floors_curves_and_pictures(study, monkeypatch
 
 
 def test_a_dialogue_that_has_ended_keeps_its_last_grade():
-    assert study_pages._way_up([{0: 0.2, 1: 0.6}, {0: 0.4}, {0: 0.0, 2: 0.9}]) == (
+    assert _way_up([{0: 0.2, 1: 0.6}, {0: 0.4}, {0: 0.0, 2: 0.9}]) == (
         (1.0, pytest.approx(0.2)),
         (2.0, pytest.approx(1 / 3)),
         (3.0, pytest.approx((0.6 + 0.4 + 0.9) / 3)),

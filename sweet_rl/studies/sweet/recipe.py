@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from sweet_rl import tracking
 from sweet_rl.chat import EMBEDDED, model_path
@@ -17,15 +17,16 @@ from sweet_rl.pipelines.steps import Step
 from sweet_rl.preferences.candidates import Candidates, candidates_from_rows
 from sweet_rl.preferences.ranking import SWAPPED
 from sweet_rl.records import read_rows, replace_file, replace_rows
+from sweet_rl.studies.results import texts_of
 from sweet_rl.studies.runner import Chain, Flags, call
 from sweet_rl.studies.sweet import settings
-from sweet_rl.studies.sweet.pages import page_chains
 from sweet_rl.studies.sweet.settings import Study, Sweet
 from sweet_rl.types import Json
 
 OWN_STEPS = __name__
 """Where steps are that are no stages: `check_agent`, and below it credit that is wrong on purpose or right by an oracle."""
 
+DESIGNERS: Final[Mapping[str, tuple[str, str]]] = texts_of(__package__)["designers"]
 _SAMPLING = {"max_tokens": 48, "max_batch": 256}
 _RESUMED = {"to_continue": True, "quiet": True}
 
@@ -207,6 +208,43 @@ def _learned(study: Study, way: Sweet) -> Chain:
         call("generate_random_pairs_from_ranks", pairs, (str(ranked), str(pairs)), draw),
         _train(study, "train_dpo", way.name, pairs, way.settings),
     )
+
+
+# ---- designers without a model, on a few pages
+
+
+def why_no_pages(study: Study) -> str | None:
+    """What this machine lacks to render pages, in words that name the repair; None where it lacks nothing."""
+    from sweet_rl.browsers import open_renderer
+    from sweet_rl.browsers.page import RenderFlags
+    from sweet_rl.errors import UsageError, missing_package
+
+    try:
+        open_renderer(RenderFlags(render_cache=str(study.path("pages.rendered"))).rendering())
+        for package, distribution in (("PIL", "Pillow"), ("numpy", "numpy")):
+            try:
+                __import__(package)
+            except ImportError:
+                raise missing_package(distribution, "pages", needed_for="Grading pages") from None
+    except UsageError as error:
+        return str(error)
+    return None
+
+
+def page_chains(study: Study) -> list[Chain]:
+    """The dialogues of each designer, graded; the one that takes longest comes first.
+
+    All render the same targets, and every draft is graded later: each page is rendered once.
+    """
+    rendering = {"browsers": 1, "render_cache": study.path("pages.rendered"), "quiet": True}
+    chains: list[Chain] = []
+    for name in sorted(DESIGNERS, key=lambda name: name != "improver") if study.page_tasks else ():
+        output, report = study.path(f"pages.{name}.jsonl"), study.path(f"pages.{name}.report.json")
+        playing: dict[str, Any] = {"task_type": "html", "agent_model": name, "env_model": "scripted"}
+        playing |= {"num_tasks": study.page_tasks, "seed": study.seed, "to_continue": True} | rendering
+        played = call("simulate_interactions", output, ("mini-web:test", str(output)), playing)
+        chains.append((played, call("evaluate_html", report, (str(output),), rendering)))
+    return chains
 
 
 # ---- the steps that are no stages
