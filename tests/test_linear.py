@@ -26,7 +26,7 @@ from sweet_rl.errors import SweetRLError
 from sweet_rl.grading.code import lenient_code, published_code
 from sweet_rl.mini.backend.human import ScriptedHuman, answer_served
 from sweet_rl.mini.cities.oracle import _rules
-from sweet_rl.mini.cities.question import read_question
+from sweet_rl.mini.cities.table import read_question
 from sweet_rl.mini.frontend.agents import Canvas, apply_remarks
 from sweet_rl.mini.objects.language import _SHELLS, read_words
 from sweet_rl.openai_client import shown

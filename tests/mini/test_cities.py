@@ -16,8 +16,7 @@ from sweet_rl.errors import UsageError
 from sweet_rl.mini.cities import oracle
 from sweet_rl.mini.cities.asker import QUESTIONS, CityAsker
 from sweet_rl.mini.cities.oracle import CANNOT, FUNCTIONS, NOT_SURE, CityOracle, Rule, holds, value
-from sweet_rl.mini.cities.question import plain, read_question
-from sweet_rl.mini.cities.table import WEATHER, cities, countries, read, topics
+from sweet_rl.mini.cities.table import WEATHER, cities, countries, plain, read, read_question, topics
 from sweet_rl.records import task_from_row
 from sweet_rl.rollout import rollout, schedule
 from sweet_rl.types import Message, Observation, UserContext

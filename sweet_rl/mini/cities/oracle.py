@@ -15,8 +15,8 @@ from functools import cache, lru_cache, reduce
 from typing import Any, Final
 
 from sweet_rl.errors import UsageError
-from sweet_rl.mini.cities.question import Question, listed_words, plain, read_question, words_of
-from sweet_rl.mini.cities.table import CONTINENTS, City, Topic, cities, phrases, read, topics
+from sweet_rl.mini.cities import table
+from sweet_rl.mini.cities.table import City, Question, cities, phrases, plain, read, topics, words_of
 from sweet_rl.types import UserContext, UserReply
 
 CANNOT: Final = "I can't answer that question."
@@ -27,7 +27,7 @@ NEAR_KM: Final = 150
 
 _COMMON: Final = 6  # A word in the texts of more cities than this says nothing
 
-_LARGE: Final = frozenset((*CONTINENTS, "Southeast Asia", "Latin America"))
+_LARGE: Final = frozenset((*table.CONTINENTS, "Southeast Asia", "Latin America"))
 _PLAIN_TOPICS: Final = frozenset(("traffic", "history", "ancient", "skyscrapers"))
 _RANKS: Final = (("second", "2nd"), ("third", "3rd"), ("fourth", "4th"), ("fifth", "5th"))
 _SCALES: Final = {"million": 1.0, "m": 1.0, "thousand": 1e-3, "k": 1e-3, "billion": 1e3}
@@ -299,7 +299,7 @@ def _has_any(city: City, names: Sequence[str]) -> bool:
     return any(city.name in topic.cities for topic in known)
 
 
-def _telling(names: Sequence[str]) -> list[Topic]:
+def _telling(names: Sequence[str]) -> list[table.Topic]:
     return [topics()[name] for name in names if not topics()[name].general]
 
 
@@ -326,7 +326,7 @@ def _own_words() -> Mapping[str, frozenset[str]]:
     return {
         word: frozenset(names)
         for word, names in owners.items()
-        if len(word) > 4 and len(names) <= _COMMON and word not in listed_words("not_telling")
+        if len(word) > 4 and len(names) <= _COMMON and word not in table.listed_words("not_telling")
     }
 
 
@@ -460,7 +460,7 @@ def _by_plain_name() -> dict[str, City]:
 
 @lru_cache(maxsize=65536)
 def _answer(city: City, text: str) -> str:
-    question = read_question(text)
+    question = table.read_question(text)
     if not question.words:
         return NOT_SURE
     reply = answer("open" if question.open else "either", city, question)
