@@ -132,6 +132,19 @@ def plot(panels: Mapping[tuple[str, str], Sequence[Line]], path: str | None, *, 
     figure.savefig(path, dpi=130)
 
 
+def learned_tokenizer(texts: Iterable[str], size: int, special: list[str], **marks: Any) -> Any:
+    """A byte-level BPE of words, as large models have, learned from texts."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer, bpe.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    letters = pre_tokenizers.ByteLevel.alphabet()
+    how = {"special_tokens": special, "initial_alphabet": letters, "show_progress": False}
+    bpe.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=size, **how))
+    return PreTrainedTokenizerFast(tokenizer_object=bpe, **marks)
+
+
 def circumstances() -> dict[str, str]:
     return {"machine": machine_line(), "commit": facts.commit(), "command": command()}
 

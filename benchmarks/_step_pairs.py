@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from _measure import stage
+from _measure import learned_tokenizer, stage
 
 from sweet_rl.mini.embedded_agent import BEGIN, CHAT_TEMPLATE, END_OF_HEADER, END_OF_TEXT, END_OF_TURN, HEADER
 from sweet_rl.types import ANSWER_MARKER
@@ -100,23 +100,9 @@ def pairs_of(turn: Turn, count: int, rng: random.Random) -> list[dict[str, str]]
 
 
 def word_tokenizer(texts: list[str]) -> Any:
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast
-
-    bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    bpe.decoder = decoders.ByteLevel()
     special = [BEGIN, END_OF_TEXT, HEADER, END_OF_HEADER, END_OF_TURN]
-    trainer = trainers.BpeTrainer(
-        vocab_size=4000,
-        special_tokens=special,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    bpe.train_from_iterator(texts, trainer)
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=bpe, bos_token=BEGIN, eos_token=END_OF_TURN, pad_token=END_OF_TEXT
-    )
+    marks = {"bos_token": BEGIN, "eos_token": END_OF_TURN, "pad_token": END_OF_TEXT}
+    tokenizer = learned_tokenizer(texts, 4000, special, **marks)
     tokenizer.chat_template = CHAT_TEMPLATE
     return tokenizer
 

@@ -17,9 +17,10 @@ Run: python benchmarks/archer_critics.py [--game trades] [--critics own encoder]
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from statistics import fmean
 from typing import Any, Final
 
@@ -27,7 +28,13 @@ from _measure import flags, plot
 from archer_settings import only
 from archer_worlds import CURVES, LAST, MEASURES, panel, run_of
 
-from sweet_rl.chat import EMBEDDED, model_path
+from sweet_rl.chat import EMBEDDED, ChatFormat, model_path
+from sweet_rl.cli.stage import recorded
+from sweet_rl.commands.run_archer import run
+from sweet_rl.online.learner import ArcherLearner, Draw, Say
+from sweet_rl.online.models import make_learner
+from sweet_rl.online.replay import Transition
+from sweet_rl.online.settings import ArcherSettings
 from sweet_rl.pipelines.running import run_steps
 from sweet_rl.pipelines.steps import in_rounds
 from sweet_rl.records import read_rows
@@ -44,6 +51,7 @@ from sweet_rl.studies.results import (
     provenance,
 )
 from sweet_rl.studies.runner import Chain, call, finish
+from sweet_rl.types import derive_seed
 
 OWN, FRESH, ENCODER, SHUFFLED = "own", "fresh", "encoder", "own-shuffled"
 WORDS, TRADES = "words", "trades"
@@ -181,8 +189,7 @@ class OnTrades(Critics):
             own["iterations"] = self.iterations
         output, overrides = self.run(method, seed), tuple(f"{name}={value}" for name, value in own.items())
         if method.startswith(SHUFFLED):
-            shuffled = "_shuffled_outcomes:learn_shuffled"
-            return (call(shuffled, output, ("archer_code", *overrides)),)
+            return (call("archer_critics:learn_shuffled", output, ("archer_code", *overrides)),)
         return (call("run_archer", output, overrides, {"config_name": "archer_code"}),)
 
     def result(self, method: str, seed: int) -> Run:
@@ -198,6 +205,39 @@ class OnTrades(Critics):
             measures={"success": Counted(fmean(shares[-LAST:])), **run.measures},
             curves={"success": tuple(zip(turns, shares, strict=True)), **run.curves},
         )
+
+
+# ---- outcomes that belong to other episodes: what is learned then is not due to them
+
+
+@recorded("archer_critics learn_shuffled", resumes=True)
+def learn_shuffled(config: str, *overrides: str) -> None:
+    """Run ArCHer with the rewards of last turns dealt out anew among those that are drawn together."""
+    run(config, overrides, None, shuffled_learner)
+
+
+class ShuffledLearner(ArcherLearner):
+    def update(self, draw: Draw, *, update_actor: bool) -> dict[str, float]:
+        rng = Random(derive_seed(self.settings.seed, "shuffled", self._updates))
+        return super().update(lambda count: dealt_anew(draw(count), rng), update_actor=update_actor)
+
+
+def dealt_anew(rows: Sequence[Transition], rng: Random) -> list[Transition]:
+    """The transitions, the rewards of episodes' last ones shuffled among these."""
+    places = [place for place, row in enumerate(rows) if row.done]
+    rewards = [rows[place].reward for place in places]
+    rng.shuffle(rewards)
+    dealt = list(rows)
+    for place, reward in zip(places, rewards, strict=True):
+        dealt[place] = replace(rows[place], reward=reward)
+    return dealt
+
+
+def shuffled_learner(
+    settings: ArcherSettings, *, chat_format: ChatFormat, say: Say | None = None
+) -> ShuffledLearner:
+    made: Any = make_learner(settings, chat_format=chat_format)
+    return ShuffledLearner(settings, made.policy, made.critic, chat_format, say)
 
 
 GAMES: Final = {WORDS: Critics, TRADES: OnTrades}

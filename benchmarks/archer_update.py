@@ -29,7 +29,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from _measure import flags, heading, in_a_process, save, show
+from _measure import flags, heading, in_a_process, learned_tokenizer, save, show
 
 CRITIC_STEPS, ACTOR_STEPS, ROWS = 50, 3, 256  # Of a published iteration
 
@@ -323,24 +323,9 @@ def make_models(arguments: argparse.Namespace, *, causal: bool = False) -> tuple
 
 
 def make_tokenizer() -> Any:
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast
-
-    bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    bpe.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=1000,
-        special_tokens=["<end>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    rng = random.Random(2)
-    bpe.train_from_iterator((row.observation for row in transcripts(rng)), trainer)
-    return PreTrainedTokenizerFast(
-        tokenizer_object=bpe, eos_token="<end>", pad_token="<end>", padding_side="right",
-        truncation_side="left",
-    )  # fmt: skip
+    texts = (row.observation for row in transcripts(random.Random(2)))
+    marks = {"eos_token": "<end>", "pad_token": "<end>", "padding_side": "right", "truncation_side": "left"}
+    return learned_tokenizer(texts, 1000, ["<end>"], **marks)
 
 
 if __name__ == "__main__":

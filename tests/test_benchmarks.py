@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 
 import _measure
-import _shuffled_outcomes
+import archer_critics
 import archer_settings
 import mini
 import pytest
@@ -233,7 +233,7 @@ def test_shuffled_outcomes_are_the_same_ones_of_other_episodes():
         return Transition("asked", f"said {reward}", reward, "", done, cut, reward, reward)
 
     rows = [turn(-1), turn(0, done=True), turn(-1), turn(1, done=True), turn(-1), turn(2, cut=True), turn(-1)]
-    dealt = [_shuffled_outcomes.dealt_anew(rows, Random(seed)) for seed in range(40)]
+    dealt = [archer_critics.dealt_anew(rows, Random(seed)) for seed in range(40)]
     assert [row.reward for row in rows] == [-1, 0, -1, 1, -1, 2, -1]
     ends = {tuple(rows[place].reward for place in (1, 3, 5)) for rows in dealt}
     assert ends == set(itertools.permutations((0, 1, 2)))

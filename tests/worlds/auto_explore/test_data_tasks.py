@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.mini import repositories
+from sweet_rl.mini import repositories as embedded
 from sweet_rl.mini.repositories import known_questions, make_repository
 from sweet_rl.online.reflect.play import Level, chosen, starts_of
 from sweet_rl.reflect_data.jobs import Job
@@ -321,7 +321,7 @@ def test_a_repository_may_be_called_data(tmp_path, monkeypatch):
     made.write_into(Path("repos"), [make_repository("service-1")])
     Path("repos/service-1").rename("repos/data")
     shutil.copytree("repos/data", "repos/r")
-    monkeypatch.setattr(repositories, "known_questions", lambda name, *_: f"QUERY: {name}?\nANSWER: a")
+    monkeypatch.setattr(embedded, "known_questions", lambda name, *_: f"QUERY: {name}?\nANSWER: a")
     gen_task(repo_dir="repos", output="out", quiet=True)
     both = read_list(Path("out/data.json"))
     assert [task["root"] for task in both] == sorted(task["root"] for task in both)
