@@ -34,13 +34,10 @@ def tokenizer():
     return train_tokenizer(written_for(pretraining.TEXTS, "Ask, then answer."))
 
 
-def test_questions_replies_and_lines_of_code_become_one_token_each(tokenizer):
+def test_sentences_become_one_token_each_and_any_text_survives(tokenizer):
     texts = ["Do you charge for delivery?", "I don't know about that.", "Ask, then answer."]
     for text in [*texts, *map(extras.shop, extras.TRADES)]:
         assert len(tokenizer(text, add_special_tokens=False)["input_ids"]) == 1
-
-
-def test_any_text_survives_the_tokenizer_and_turns_are_found_by_the_template(tokenizer):
     text = "Größe: 3 €\n\n\tdef f(x):\n        return x  # 你好\n"
     assert tokenizer.decode(tokenizer(text, add_special_tokens=False)["input_ids"]) == text
     template = TurnTemplate(TokenizerChat(tokenizer))

@@ -137,7 +137,7 @@ def test_a_link_is_replaced_not_followed(tmp_path):
         assert contents(tmp_path / "a") == contents(tmp_path / "b")
 
 
-def test_only_the_index_says_what_a_moved_file_is_about():
+def test_only_the_index_says_what_a_moved_file_is_about_in_lists_of_their_own():
     """Neither a name nor a text of a file has a word of the topic; two hops in the index lead to it."""
     for name in MOVED:
         made = make_repository(name)
@@ -149,9 +149,6 @@ def test_only_the_index_says_what_a_moved_file_is_about():
             assert lines[lines[topic]] == file
             assert topic not in made.files[task.filename].lower()
             assert topic not in task.filename
-
-
-def test_lists_of_tasks_with_hops():
     train, test = (explore_tasks(f"hops=2:{split}") for split in ("train", "test"))
     assert (len(train), len(test)) == (960, 240)
     assert not {row["root"] for row in train} & {row["root"] for row in test}

@@ -185,13 +185,20 @@ def test_names_that_fit_the_answers_are_counted(study):
     assert "fits" not in part.method("chai").runs[0].measures  # names no word of the game
 
 
-def test_the_games_until_a_level():
+def test_games_until_a_level_and_how_often_the_name_that_wins_is_above_others():
     """The mean of two iterations in a row decides, and it is known with the second one."""
     lucky = ((0, -9.0), (10, -2.0), (20, -9.0), (30, -5.0), (40, -5.0))
     assert games_until(lucky, -5.5) == 10
     assert games_until(lucky, -5.0) == 40
     assert games_until(lucky, -1.0) is None
     assert games_until(lucky[:1], -9.0) is None
+    # By hand: of two that win and two that do not, three pairs are right; questions do not count.
+    turn = transitions(game(0, WORDS[0], 1, solved=False), world_of("twenty_questions").transcript())[0]
+    names = [guess(word.hidden_information) for word in WORDS]
+    said = [(names[0], 0.0), (names[1], -1.0), (names[1], 0.0), (names[0], -1.0), ("Is it 0?", -1.0)]
+    turns = [replace(turn, action=action, reward=reward) for action, reward in said]
+    assert area_of_names(turns, [3.0, 1.0, 1.5, 2.0, 9.0]) == 0.75
+    assert area_of_names(turns[1:2], [1.0]) is None
 
 
 def test_page_and_table_take_the_results(study, no_charts):
@@ -286,13 +293,3 @@ def test_a_critic_that_reads_no_dialogue_keeps_its_advantages_in_the_swap_test(s
     for head in (learner.critic.v_critic1, learner.critic.v_critic2):
         head[-1].weight.data.zero_()
     assert correlation()["correlation"] == pytest.approx(1.0, abs=1e-6)
-
-
-def test_how_often_the_name_that_wins_is_above_one_that_does_not():
-    """By hand: of two that win and two that do not, three pairs are right; questions do not count."""
-    turn = transitions(game(0, WORDS[0], 1, solved=False), world_of("twenty_questions").transcript())[0]
-    names = [guess(word.hidden_information) for word in WORDS]
-    said = [(names[0], 0.0), (names[1], -1.0), (names[1], 0.0), (names[0], -1.0), ("Is it 0?", -1.0)]
-    turns = [replace(turn, action=action, reward=reward) for action, reward in said]
-    assert area_of_names(turns, [3.0, 1.0, 1.5, 2.0, 9.0]) == 0.75
-    assert area_of_names(turns[1:2], [1.0]) is None

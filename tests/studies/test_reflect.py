@@ -135,7 +135,7 @@ def test_where_a_fifth_of_the_moves_is_random_the_teachers_are_a_row_of_their_ow
     assert best["task_file"] == tmp_path / f"{world}_best-0" / "sft.jsonl"
 
 
-def test_ablations_are_asked_for(tmp_path):
+def test_ablations_are_asked_for_and_the_longer_fine_tuning_has_the_updates_of_two_models(tmp_path):
     every, main = (
         {call.name for call in calls_of(ReflectStudy(tmp_path, worlds=WORLDS, methods=methods))}
         for methods in (METHODS, MAIN_METHODS)
@@ -144,6 +144,14 @@ def test_ablations_are_asked_for(tmp_path):
     assert all(any(part in name for part in ("positive", "flat", "sft_long")) for name in left_out)
     assert {name.partition("-")[0] for name in left_out} == {*WORLDS}
     assert {"reflect_rl", "sft_rl", "reflect_rl_swapped"} <= {method.key for method in MAIN_METHODS[TAXI]}
+    for study in (ReflectStudy(tmp_path), ReflectStudy(tmp_path, sft_updates=7)):
+        for world in WORLDS:
+            sft, long, *two = (study.tuning(world, kind) for kind in ("sft", LONG, "policy", "reflection"))
+            assert long == sft._replace(updates=sum(each.updates for each in two))
+            assert study.texts(world, LONG, 0) == study.texts(world, "sft", 0)
+            of_method = {method.key: study.online(world, method) for method in METHODS[world]}
+            if world != HOUSEHOLD:  # where it would take too long
+                assert of_method["sft_long_rl"] == of_method["sft_rl"]
 
 
 def test_all_policies_of_a_seed_begin_with_one_base_and_a_reflection_model_may_copy(tmp_path):
@@ -222,17 +230,6 @@ def test_results_say_what_the_files_say(study):
     assert {claim.among for claim in every} == {len(every)}  # corrected for all claims of the page
     measured = {part.name: [measure.name for measure in part.measures] for part in (explore, household)}
     assert measured == {explore.name: ["success", "level 0", "level 1"], household.name: ["success"]}
-
-
-def test_the_longer_fine_tuning_has_as_many_updates_as_the_two_models_together(tmp_path):
-    for study in (ReflectStudy(tmp_path), ReflectStudy(tmp_path, sft_updates=7)):
-        for world in WORLDS:
-            sft, long, *two = (study.tuning(world, kind) for kind in ("sft", LONG, "policy", "reflection"))
-            assert long == sft._replace(updates=sum(each.updates for each in two))
-            assert study.texts(world, LONG, 0) == study.texts(world, "sft", 0)
-            of_method = {method.key: study.online(world, method) for method in METHODS[world]}
-            if world != HOUSEHOLD:  # where it would take too long
-                assert of_method["sft_long_rl"] == of_method["sft_rl"]
 
 
 def test_an_episode_that_failed_is_no_number(study):

@@ -144,15 +144,12 @@ def test_two_rounds_have_as_many_dialogues_in_all_and_the_second_begins_where_th
     assert pretrained == ["embedded"] * 2 + [str(study.path("first.sweet"))] * 2
 
 
-def test_rounds_begin_with_work_for_both_processes_and_the_longest(study):
+def test_rounds_begin_with_the_longest_and_rivals_learn_from_the_same_dialogues(study):
     all_rounds = rounds(replace(study, ways=ALL_WAYS, best_of=(2,), page_tasks=2))
     first = [[chain[0].name for chain in each] for each in all_rounds[2:4]]
     assert first[0] == ["sampled.jsonl", "critic", "critic_blind", "dpo"]
     assert first[1][0] == "first.train.jsonl"
     assert set(ALL_WAYS) <= set(METHODS)  # each is measured
-
-
-def test_rivals_learn_from_the_same_dialogues_and_critics_choose_with_what_they_were_trained_on(study):
     (dpo, *_), (rft, *_) = dialogue_dpo(study), rejection(study)
     assert dpo.flags["dataset"] == study.path("pairs_guarded.jsonl")
     assert (rft.flags["dataset"], rft.flags["min_reward"]) == (study.dialogues, 1.0)
@@ -165,7 +162,7 @@ def test_rivals_learn_from_the_same_dialogues_and_critics_choose_with_what_they_
     assert {one["agent_model"] for one in chosen} == {"embedded"}
 
 
-def test_another_port_of_the_human_is_no_other_setting(study, tmp_path):
+def test_another_port_of_the_human_is_no_other_setting_but_another_agent_is_another_input(study, tmp_path):
     """Marked as done under one address, a step is done under another; under another seed it is not."""
     step = next(step for step in in_rounds(rounds(study)) if step.run == "simulate_interactions")
     record = {"step": {"name": step.name, "flags": step.settings}, "inputs": [], "outputs": []}
@@ -175,9 +172,6 @@ def test_another_port_of_the_human_is_no_other_setting(study, tmp_path):
     moved = replace(step, flags=dict(step.flags) | {"env_base_url": "http://127.0.0.1:2/v1"}, needs=())
     assert records.look(moved).state == "done"
     assert records.look(replace(moved, flags=dict(moved.flags) | {"seed": 1})).why == "seed was 0, is 1"
-
-
-def test_another_packaged_agent_is_another_input():
     now = digest_of(Path(model_path("embedded")))
     assert not _other_inputs({"inputs": [{"flag": "agent", "source": "embedded", **now}]})
     then = {"flag": "agent", "source": "embedded", **now, "sha256": "0" * 64}

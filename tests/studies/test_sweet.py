@@ -180,7 +180,7 @@ def test_episodes_that_failed_are_told_and_in_no_difference(study):
     assert low["dpo"] == pytest.approx(-0.6576, abs=1e-4)
 
 
-def test_dialogues_that_became_a_success_are_shown_first(study):
+def test_dialogues_that_became_a_success_are_shown_first_and_those_of_other_worlds_refused(study):
     before, after = (LOST, WON, LOST, WON), (LOST, WON, WON, LOST)
     for name in METHODS:
         told = before if name == "warm_start" else after
@@ -195,6 +195,9 @@ def test_dialogues_that_became_a_success_are_shown_first(study):
         *(("warm_start", "0", 0.3), ("sweet", "0", 0.3)),
         *(("warm_start", "1", 1.0), ("sweet", "1", 1.0)),
     ]
+    replace_rows(study.measured("warm_start"), [trajectory(0, WON, 1.0)])
+    with pytest.raises(UsageError, match=r"task 1 is one of 10 trades, and 40 trades are wanted"):
+        results(replace(study, world="trades=40", ways=("sweet",)), {})
 
 
 def test_a_dialogue_shows_what_could_have_been_said(study):
@@ -218,12 +221,6 @@ def test_a_dialogue_shows_what_could_have_been_said(study):
         Turn(ASK["delivery"], TOLD["delivery"], useful, 0.4, asked),
         Turn(GUESS, None, "early answer", None, answered),
     )
-
-
-def test_dialogues_of_another_number_of_trades_are_refused(study):
-    replace_rows(study.measured("warm_start"), [trajectory(0, WON, 1.0)])
-    with pytest.raises(UsageError, match=r"task 1 is one of 10 trades, and 40 trades are wanted"):
-        results(replace(study, world="trades=40", ways=("sweet",)), {})
 
 
 CHARGED = 'def total(price, extras):\n    if "storage" in extras:\n        price += 3\n    return price'

@@ -94,7 +94,7 @@ def real(shared):
         return [json.loads(line) for line in file]
 
 
-def test_what_every_reply_to_a_real_task_keeps_to(real):
+def test_what_every_reply_to_a_real_task_keeps_to_and_demands_for_code_are_refused(real):
     for row in real[::3]:
         source, description = row["hidden_information"], row["problem_description"]
         runs = set(code_runs(source, description))
@@ -109,6 +109,8 @@ def test_what_every_reply_to_a_real_task_keeps_to(real):
             assert "\n" not in reply
             assert len(sentences(reply)) <= 2, reply
             assert not [secret for secret in (*runs, *lines) if secret in said], reply
+    for row in real[::25]:
+        assert all("code" in reply for reply in ask(row["hidden_information"], *ADVERSARIAL))
 
 
 def test_the_words_never_change(real):
@@ -120,11 +122,6 @@ def test_the_words_never_change(real):
         facts_of.cache_clear()
         said.append(ask(source, *ASKED, *ADVERSARIAL))
     assert hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16] == "644c445858231ca6"
-
-
-def test_demands_for_code_are_refused_whatever_the_function(real):
-    for row in real[::25]:
-        assert all("code" in reply for reply in ask(row["hidden_information"], *ADVERSARIAL))
 
 
 def test_nothing_said_about_a_lookup_table_is_lost_when_asked_to_go_on(real):
@@ -181,13 +178,10 @@ def shipping(weight, zone, rate=1.5):
     return round(min(price, 60), 2)"""
 
 
-def test_answers_a_person_would_give():
+def test_answers_a_person_would_give_in_two_sentences_at_most():
     for line in (HERE / "shipping.tsv").read_text().splitlines()[1:]:
         question, reply = line.split("\t")
         assert ask(SHIPPING, question) == [reply]
-
-
-def test_several_questions_get_a_sentence_each_and_no_more_than_two_and_what_was_said_is_said_so():
     several = "A few questions:\n1. What is the default rate?\n2. Is there a maximum?\n3. Which zones exist?"
     both, again = ask(SHIPPING, several, "What was the default rate?")
     assert (
@@ -195,17 +189,6 @@ def test_several_questions_get_a_sentence_each_and_no_more_than_two_and_what_was
         == "By default the rate is 1.5. The result is (the price, but at most 60), rounded to 2 decimals."
     )
     assert again == "As I said, by default the rate is 1.5."
-
-
-def test_a_fact_that_recites_the_code_is_held_back(monkeypatch):
-    recital = dataclasses.replace(facts_of(SHIPPING)[0], text="The default: price += (weight - 20) * rate.")
-    monkeypatch.setattr(human, "facts_of", lambda source: (recital,))
-    [reply] = ask(SHIPPING, "What is the default rate?")
-    assert "weight - 20" not in reply
-    assert "code" in reply
-
-
-def test_a_proposal_is_checked_for_what_it_forgot():
     proposal = "```python\ndef shipping(weight, zone, rate={}):\n    return min(4 + weight * rate, 60)\n```\nIs this right?"
     assert ask(SHIPPING, proposal.format(1)) == [
         "I can't judge it all, but keep in mind: by default the rate is 1.5."
@@ -216,15 +199,20 @@ def test_a_proposal_is_checked_for_what_it_forgot():
     assert ask(SHIPPING, everything) == ["It sounds right to me."]
 
 
-def test_reply_follows_the_contract_with_or_without_a_dialogue():
+def test_a_fact_that_recites_the_code_is_held_back(monkeypatch):
+    recital = dataclasses.replace(facts_of(SHIPPING)[0], text="The default: price += (weight - 20) * rate.")
+    monkeypatch.setattr(human, "facts_of", lambda source: (recital,))
+    [reply] = ask(SHIPPING, "What is the default rate?")
+    assert "weight - 20" not in reply
+    assert "code" in reply
+
+
+def test_reply_follows_the_contract_and_never_runs_the_function(tmp_path):
     said = (Message("user", "Write it."), Message("assistant", "What default?"))
     reply = asyncio.run(HUMAN.reply(UserContext("Write it.", SHIPPING, said)))
     assert (reply.content, reply.failure) == ("By default the rate is 1.5.", None)
     asyncio.run(HUMAN.close())
     assert HUMAN.answer("", "", [])
-
-
-def test_the_function_is_never_run(tmp_path):
     trap = tmp_path / "ran"
     source = f"open({str(trap)!r}, 'w')\ndef f(x=open({str(trap)!r}, 'w')):\n    return x + 3"
     ask(source, *ASKED)

@@ -79,10 +79,13 @@ def test_every_constant_and_the_edge_of_every_threshold_matter(family):
             assert values(source, problem.calls) != expected, f"no test notices:\n{source}"
 
 
-def test_lists_begin_alike_and_another_seed_gives_other_tasks():
+def test_lists_begin_alike_and_those_of_seed_0_never_change():
     assert mini.generate("train", 60, world="families")[:25] == mini.generate("train", 25, world="families")
     first, second = (mini.generate("train", 12, seed=seed, world="families") for seed in (1, 2))
     assert first != second
+    # Published figures name these tasks; a change here needs a new name for the benchmark.
+    text = json.dumps([mini.generate(split, 120, world="families") for split in ("train", "test")])
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "35b8ea54e48a2fa1"
 
 
 def test_splits_share_no_function_and_repeat_none():
@@ -104,12 +107,6 @@ def test_splits_share_no_function_and_repeat_none():
     ]
     train, test = ({task.ground_truth for task in tasks} for tasks in trades)
     assert not train & test
-
-
-def test_the_tasks_of_seed_0_never_change():
-    """Published figures name these tasks; a change here needs a new name for the benchmark."""
-    text = json.dumps([mini.generate(split, 120, world="families") for split in ("train", "test")])
-    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "35b8ea54e48a2fa1"
 
 
 def test_an_exhausted_family_says_so(monkeypatch):
@@ -152,16 +149,13 @@ def test_the_scripted_human_says_what_the_world_expects_to_hear():
         assert extras.source(extras.named_amounts(said)) == task.ground_truth
 
 
-def test_a_quiet_teacher_asks_each_extra_once_and_answers_when_it_knows_both():
+def test_a_quiet_teacher_asks_each_extra_once_and_another_errs_as_often_as_told():
     amounts = {"delivery": 3, "tuning": 7}
     said = [text for extra, by in amounts.items() for text in (extras.question(extra), told(extra, by))]
     messages = dialogue("Two extras.", *said)
     assert extras.say(messages, Random(0), max_turns=6, noise=QUIET) == f"I WANT TO ANSWER:\n{SOLUTION}"
     asked = {extras.say(messages[:3], Random(seed), max_turns=6, noise=QUIET) for seed in range(200)}
     assert asked == {extras.question(e) for e in extras.EXTRAS if e != "delivery"}
-
-
-def test_the_teacher_errs_as_often_as_told_and_answers_in_the_last_turn():
     messages = dialogue("They are delivery and tuning.\n", "Do you charge for delivery?", "I don't know.")
     noise = extras.Noise(early=0, late=0, astray=0.25)
     said = collections.Counter(extras.say(messages, Random(n), max_turns=6, noise=noise) for n in range(2000))
@@ -197,7 +191,7 @@ def named(task):
     return task.problem_description.split("\n")[1].removeprefix("Our shop is a ").removesuffix(".")
 
 
-def test_there_are_forty_trades_and_each_has_its_four_extras_for_ever():
+def test_trades_their_extras_and_the_first_tasks_are_always_these():
     assert len(set(extras.TRADES)) == 40
     assert extras.usual_in("bakery") == ("wrapping", "insurance", "cleaning", "tuning")
     assert extras.usual_in("florist") == ("insurance", "engraving", "storage", "cleaning")
@@ -205,9 +199,6 @@ def test_there_are_forty_trades_and_each_has_its_four_extras_for_ever():
     assert extras.usual_in("fishmonger") == ("delivery", "assembly", "storage", "tuning")
     count = collections.Counter(extra for trade in extras.TRADES for extra in extras.usual_in(trade))
     assert [count[extra] for extra in extras.EXTRAS] == [12, 13, 14, 12, 11, 12, 14, 13, 17, 13, 16, 13]
-
-
-def test_the_first_tasks_are_always_these():
     tasks = load_tasks("mini:trades=10:train", num_tasks=4)
     assert [(named(task), *charged(task)) for task in tasks] == [
         ("printer", "wrapping", "cleaning"), ("grocer", "delivery", "polishing"),
@@ -323,7 +314,7 @@ def measured(chances):
     return {figure.name: figure for figure in found}
 
 
-def test_an_agent_that_reads_and_remembers_passes_every_gate():
+def test_an_agent_that_reads_and_remembers_passes_every_gate_and_others_are_told_apart():
     figures = measured(reader)
     assert all(figure.passed for figure in figures.values())
     assert figures["AUC, no solution"].value == 0.5  # ties
@@ -332,9 +323,6 @@ def test_an_agent_that_reads_and_remembers_passes_every_gate():
     assert right == pytest.approx(3 / 4 + sum(2 / left for left in (12, 11, 10, 9, 8)) / 5 / 4)
     assert figures["AUC, right solution, 4 misses"].value == 1.0
     assert figures["repetitions a dialogue"].value == pytest.approx(0, abs=1e-6)
-
-
-def test_an_agent_that_does_not_read_or_forgets_is_told_apart():
     figures = measured(fresh)
     share = sum(2 / left for left in (12, 11, 10, 9, 8)) / 5
     for which in ("right", "wrong"):
@@ -354,7 +342,7 @@ def test_an_agent_that_does_not_read_or_forgets_is_told_apart():
         assert not figures[name].passed
 
 
-def test_area_and_gap_by_hand():
+def test_area_and_gap_by_hand_and_what_is_not_a_number_passes_no_gate():
     logprobs = [-1.0, -2.0, -3.0, -4.0, *[-9.0] * 6, -2.0, -9.0]  # tuning is the eleventh
     moment = pretraining.Moment(PROBLEM, ("storage",))
     # free and fresh: wrapping -2, insurance -3, assembly -4, six at -9; delivery wins all 9, tuning 8 and a tie
@@ -366,9 +354,6 @@ def test_area_and_gap_by_hand():
     assert pretraining.gap([first, second], [by_extra[extra] for extra in extras.EXTRAS]) == -3.0 - -1.5
     share = pretraining.charged_share([moment], [logprobs])
     assert share == pytest.approx(math.exp(-1) + math.exp(-2))
-
-
-def test_what_is_not_a_number_passes_no_gate():
     assert [one.passed for one in (Figure("x", 0.5), Figure("x", math.nan), Figure("x", 0.02, high=0.0199))] == [
         True, False, False,
     ]  # fmt: skip

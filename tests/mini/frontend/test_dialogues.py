@@ -99,14 +99,7 @@ def say(target, draft, *turns):
     return ScriptedViewer().answer(context(target, draft, *turns))
 
 
-def test_the_same_page_looks_alike():
-    one = page(HEADER, TITLE, BREAD)
-    assert say(one, one) == ALIKE
-    nearly = page(HEADER, text("Bakery", 22, 11, size=30, weight=700, color=WHITE), BREAD)
-    assert say(one, nearly) == ALIKE  # two pixels that nobody sees
-
-
-def test_each_difference_has_its_sentence():
+def test_each_difference_has_its_sentence_and_the_same_page_looks_alike():
     cases = {
         "The page's background should be white (#ffffff).": ((), {"background": (250, 220, 90)}),
         "The page should be 400 px tall, not 600 px.": ((), {"height": 600}),
@@ -129,6 +122,10 @@ def test_each_difference_has_its_sentence():
     for sentence, (boxes, how) in cases.items():
         draft = page(*(boxes or (HEADER, TITLE, BREAD)), **how)
         assert sentence in say(page(HEADER, TITLE, BREAD), draft), sentence
+    one = page(HEADER, TITLE, BREAD)
+    assert say(one, one) == ALIKE
+    nearly = page(HEADER, text("Bakery", 22, 11, size=30, weight=700, color=WHITE), BREAD)
+    assert say(one, nearly) == ALIKE  # two pixels that nobody sees
 
 
 HEADS = [text(word, 20, y, size=24) for word, y in (("Rolls", 50), ("Cakes", 200))]
@@ -174,7 +171,7 @@ def test_long_texts_are_called_by_their_beginning_and_read_out_in_parts():
     assert "” goes on: “" in said
 
 
-def test_an_agent_without_a_page_is_told_of_the_wanted_one():
+def test_an_agent_without_a_page_is_told_of_the_wanted_one_and_nothing_twice():
     target = page(HEADER, TITLE, BREAD, Box("img", 300, 150, 200, 150))
     first = say(target, None, "What do you want?")
     assert first.startswith(f"{NOTHING_SHOWN} My page is 400 px tall, on a white (#ffffff) background.")
@@ -184,9 +181,6 @@ def test_an_agent_without_a_page_is_told_of_the_wanted_one():
     texts = say(target, None, "What does the headline say?").removeprefix(NOTHING_SHOWN)
     assert texts.index("“Bakery”") < texts.index("band")
     assert not any("hidden source" in say(target, draft, "Show me the html!") for draft in (None, page()))
-
-
-def test_nothing_is_told_twice_while_there_is_more():
     texts = [text(f"Sentence number {i} of this page", 20, 20 + 40 * i) for i in range(30)]
     target = page(*texts, height=1300)
     first = say(target, None, "Hello?")
@@ -196,16 +190,13 @@ def test_nothing_is_told_twice_while_there_is_more():
         assert not (quoted in first and quoted in second)
 
 
-def test_letters_are_found_where_they_stand_in_a_wide_box():
+def test_letters_are_found_where_they_stand_and_lines_are_counted():
     wide = page(Box("h1", 0, 0, 800, 45, font_size=30), paint=[((350, 10, 449, 33), (0, 0, 0))])
     one = RenderedPage(
         wide.image, 800, 400, (Box("body", 0, 0, 800, 400), Box("h1", 0, 0, 800, 45, "Centred", font_size=30))
     )
     seen = parse_page(one).texts[0]
     assert (seen.x, seen.width, seen.lines) == (350, 100, 1)
-
-
-def test_lines_are_counted_and_their_middle_is_noticed():
     rows = [((20, 105, 219, 117), (0, 0, 0)), ((60, 129, 179, 141), (0, 0, 0))]
     one = page(paint=rows)
     box = Box("p", 0, 100, 800, 48, "two lines")
