@@ -15,8 +15,8 @@ import archer_settings
 import mini
 import pytest
 import worlds as world_table
-from _mini_study import COMMITTED, FullStudy, Seed, read_full_study, write_full_study, write_packaged
 from markupsafe import Markup
+from mini import COMMITTED, FullStudy, Seed, read_full_study, write_full_study, write_packaged
 
 from sweet_rl import studies
 from sweet_rl.errors import DataError, UsageError

@@ -4,8 +4,7 @@ import re
 import sys
 from statistics import fmean
 
-from _mini_study import COMMITTED, SUCCESS, read_full_study
-from mini import markdown
+from mini import COMMITTED, SUCCESS, markdown, read_full_study
 
 from sweet_rl.studies.sweet.results import METHODS
 from tests.conftest import ROOT, ran
