@@ -68,9 +68,14 @@ class Data:
 
 
 def ours(
-    shape: Shape, data: Data, device: str, *, attention: str = "sdpa", tree: bool = True,
+    shape: Shape,
+    data: Data,
+    device: str,
+    *,
+    attention: str = "sdpa",
+    tree: bool = True,
     compiled: bool = False,
-) -> Clock:  # fmt: skip
+) -> Clock:
     import torch
 
     from sweet_rl.training.forward import PreferenceObjective
@@ -143,14 +148,23 @@ def trl(shape: Shape, data: Data, device: str, *, at_once: bool) -> Clock:
     size = data.pairs_of_step if at_once else 1
     with tempfile.TemporaryDirectory() as folder:
         config = DPOConfig(
-            output_dir=folder, per_device_train_batch_size=size,
-            gradient_accumulation_steps=data.pairs_of_step // size, num_train_epochs=1, max_length=None,
-            precompute_ref_log_probs=True, learning_rate=1e-5, report_to=[], save_strategy="no",
-            logging_strategy="no", disable_tqdm=True, use_cpu=not on_gpu(device), bf16=on_gpu(device),
+            output_dir=folder,
+            per_device_train_batch_size=size,
+            gradient_accumulation_steps=data.pairs_of_step // size,
+            num_train_epochs=1,
+            max_length=None,
+            precompute_ref_log_probs=True,
+            learning_rate=1e-5,
+            report_to=[],
+            save_strategy="no",
+            logging_strategy="no",
+            disable_tqdm=True,
+            use_cpu=not on_gpu(device),
+            bf16=on_gpu(device),
             optim="adamw_torch_fused" if on_gpu(device) else "adamw_torch",
             gradient_checkpointing=shape.checkpointing,
             gradient_checkpointing_kwargs={"use_reentrant": False},
-        )  # fmt: skip
+        )
         trainer = DPOTrainer(
             model=made(shape, device),
             args=config,

@@ -47,11 +47,17 @@ class Shape:
         from transformers import LlamaConfig
 
         return LlamaConfig(
-            vocab_size=self.vocabulary, hidden_size=self.hidden, intermediate_size=self.inner,
-            num_hidden_layers=self.layers, num_attention_heads=self.heads,
-            num_key_value_heads=self.key_heads, max_position_embeddings=131_072,
-            tie_word_embeddings=self.tied, bos_token_id=0, eos_token_id=1,
-        )  # fmt: skip
+            vocab_size=self.vocabulary,
+            hidden_size=self.hidden,
+            intermediate_size=self.inner,
+            num_hidden_layers=self.layers,
+            num_attention_heads=self.heads,
+            num_key_value_heads=self.key_heads,
+            max_position_embeddings=131_072,
+            tie_word_embeddings=self.tied,
+            bos_token_id=0,
+            eos_token_id=1,
+        )
 
 
 LLAMA_8B = {"hidden": 4096, "layers": 32, "heads": 32, "key_heads": 8, "inner": 14_336, "vocabulary": 128_256}

@@ -172,9 +172,13 @@ def machine_line() -> str:
 
 
 def in_turn(
-    sides: Mapping[str, Callable[[], object]], rounds: int, *, warm: int = 0,
-    clock: Callable[[], float] = time.perf_counter, enough_s: float = math.inf,
-) -> dict[str, list[float]]:  # fmt: skip
+    sides: Mapping[str, Callable[[], object]],
+    rounds: int,
+    *,
+    warm: int = 0,
+    clock: Callable[[], float] = time.perf_counter,
+    enough_s: float = math.inf,
+) -> dict[str, list[float]]:
     """Seconds of each side in each round.
 
     Args:

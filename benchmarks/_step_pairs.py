@@ -32,10 +32,16 @@ def mini_turns(folder: Path, tasks: int = 48) -> list[Turn]:
         stage("generate_tasks", tasks_file, source="mini:train", num_tasks=tasks, overwrite=True)
         with start_server() as server:
             stage(
-                "simulate_interactions", *(tasks_file, offline), agent_model="embedded",
-                agent_prompt_path="llm_agent_mini_prompt", env_model="scripted",
-                env_base_url=server.base_url, max_steps=6, quiet=True, overwrite=True,
-            )  # fmt: skip
+                "simulate_interactions",
+                *(tasks_file, offline),
+                agent_model="embedded",
+                agent_prompt_path="llm_agent_mini_prompt",
+                env_model="scripted",
+                env_base_url=server.base_url,
+                max_steps=6,
+                quiet=True,
+                overwrite=True,
+            )
         stage("evaluate_code", offline, quiet=True)
         stage("sample_best_of_n", offline, sampled, "embedded", data_fraction=1, best_of_n=16, quiet=True)
     rows = [json.loads(line) for line in sampled.read_text().splitlines()]
@@ -57,9 +63,14 @@ def colbench_turns(folder: Path, tasks: str, count: int = 60) -> list[Turn]:
     dialogues = folder / "colbench.jsonl"
     if not dialogues.exists():
         stage(
-            "simulate_interactions", *(tasks, dialogues), num_tasks=count, quiet=True,
-            agent_model="questioner", num_questions=6, env_model="scripted",
-        )  # fmt: skip
+            "simulate_interactions",
+            *(tasks, dialogues),
+            num_tasks=count,
+            quiet=True,
+            agent_model="questioner",
+            num_questions=6,
+            env_model="scripted",
+        )
     rows = [json.loads(line) for line in dialogues.read_text().splitlines()]
     played = [[turn for turn in row["dialogue_history"] if turn["role"] == "assistant"] for row in rows]
     questions = sorted({turn["output"] for turns in played for turn in turns[:-1]})
@@ -116,11 +127,17 @@ def save_model(
 
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=vocabulary, hidden_size=hidden, intermediate_size=8 * hidden // 3 // 8 * 8,
-        num_hidden_layers=layers, num_attention_heads=hidden // 32, num_key_value_heads=hidden // 64,
-        max_position_embeddings=16_384, bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
-    )  # fmt: skip
+        vocab_size=vocabulary,
+        hidden_size=hidden,
+        intermediate_size=8 * hidden // 3 // 8 * 8,
+        num_hidden_layers=layers,
+        num_attention_heads=hidden // 32,
+        num_key_value_heads=hidden // 64,
+        max_position_embeddings=16_384,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
     LlamaForCausalLM(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 

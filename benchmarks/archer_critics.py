@@ -38,18 +38,9 @@ from sweet_rl.online.settings import ArcherSettings
 from sweet_rl.pipelines.running import run_steps
 from sweet_rl.pipelines.steps import in_rounds
 from sweet_rl.records import read_rows
+from sweet_rl.studies import results as study_results
 from sweet_rl.studies.archer.recipe import ARCHER, LAYERS, START, OnlineStudy, Overrides, rounds
-from sweet_rl.studies.results import (
-    Axes,
-    Comparison,
-    Counted,
-    Measure,
-    Method,
-    Results,
-    Run,
-    claim_over_seeds,
-    provenance,
-)
+from sweet_rl.studies.results import Axes, Comparison, Counted, Measure, Method, Results, Run, provenance
 from sweet_rl.studies.runner import Chain, call, finish
 from sweet_rl.types import derive_seed
 
@@ -144,11 +135,15 @@ class Critics(OnlineStudy):
             policy = AutoConfig.from_pretrained(self.policy(seed))
             tokenizer = AutoTokenizer.from_pretrained(self.policy(seed))
             encoder = DistilBertConfig(
-                initializer_range=SPREAD, max_position_embeddings=policy.max_position_embeddings,
-                pad_token_id=tokenizer.pad_token_id, vocab_size=policy.vocab_size, dim=policy.hidden_size,
-                hidden_dim=4 * policy.hidden_size, n_heads=policy.num_attention_heads,
+                initializer_range=SPREAD,
+                max_position_embeddings=policy.max_position_embeddings,
+                pad_token_id=tokenizer.pad_token_id,
+                vocab_size=policy.vocab_size,
+                dim=policy.hidden_size,
+                hidden_dim=4 * policy.hidden_size,
+                n_heads=policy.num_attention_heads,
                 n_layers=policy.num_hidden_layers,
-            )  # fmt: skip
+            )
             for kind in (FRESH, ENCODER):
                 folder = self.critic(kind, seed)
                 if (folder / "model.safetensors").is_file():
@@ -245,9 +240,17 @@ GAMES: Final = {WORDS: Critics, TRADES: OnTrades}
 
 def main() -> None:
     given = flags(
-        __doc__, game=tuple(GAMES), critics=[*CRITICS_ON_TRADES], seeds=8, first_seed=200, iterations=0,
-        grid=False, folder=None, plot=None, jobs=2,
-    )  # fmt: skip
+        __doc__,
+        game=tuple(GAMES),
+        critics=[*CRITICS_ON_TRADES],
+        seeds=8,
+        first_seed=200,
+        iterations=0,
+        grid=False,
+        folder=None,
+        plot=None,
+        jobs=2,
+    )
     game = GAMES[given.game]
     methods = {name: game.critics[name] for name in given.critics if name in game.critics}
     if given.grid:
@@ -266,16 +269,24 @@ def main() -> None:
         found[name] = Method(name, TITLES.get(name, name), runs=runs)
     pairs = [pair for pair in CLAIMS if found.keys() >= {*pair}]
     claims = [
-        claim_over_seeds(
-            f"{TITLES[one]}: a higher return", found[one], found[other], "last",
+        study_results.claim_over_seeds(
+            f"{TITLES[one]}: a higher return",
+            found[one],
+            found[other],
+            "last",
             among=sum(rival == other for _, rival in pairs),
         )
         for one, other in pairs
-    ]  # fmt: skip
+    ]
     part = Comparison(
-        "critics", study.title, own=next(iter(found)), measures=study.measures, curves=study.curves,
-        methods=tuple(found.values()), claims=tuple(claims),
-    )  # fmt: skip
+        "critics",
+        study.title,
+        own=next(iter(found)),
+        measures=study.measures,
+        curves=study.curves,
+        methods=tuple(found.values()),
+        claims=tuple(claims),
+    )
     title, settings = (
         "ArCHer's critics: an episode once, or each utterance",
         {"iterations that count": LAST, **own},

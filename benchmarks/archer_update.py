@@ -42,9 +42,17 @@ WORDS = (
 
 def main() -> None:
     given = flags(
-        __doc__, rows=32, draws=CRITIC_STEPS * ROWS / (EPISODES * TURNS), size=("small", "tiny"),
-        utterance=8.0, threads=0, max_tokens_per_batch=4096, sides=[*SIDES], side=None, output=None,
-    )  # fmt: skip
+        __doc__,
+        rows=32,
+        draws=CRITIC_STEPS * ROWS / (EPISODES * TURNS),
+        size=("small", "tiny"),
+        utterance=8.0,
+        threads=0,
+        max_tokens_per_batch=4096,
+        sides=[*SIDES],
+        side=None,
+        output=None,
+    )
     if given.side:
         print(json.dumps(measure(given)))
         return
@@ -57,7 +65,10 @@ def main() -> None:
     print(f"{heading()}\n{json.dumps(vars(given))}")
     show(
         (
-            "side", f"s a critic step of {given.rows} (CPU)", "s a policy step (CPU)", "h an iteration",
+            "side",
+            f"s a critic step of {given.rows} (CPU)",
+            "s a policy step (CPU)",
+            "h an iteration",
             "peak GiB",
         ),
         [
@@ -69,7 +80,7 @@ def main() -> None:
             ]
             for side, row in found.items()
         ],
-    )  # fmt: skip
+    )
     ratios = {
         side: {key: found["plain"][key] / row[key] for key in row if key.endswith("_s")}
         for side, row in found.items()
@@ -127,9 +138,12 @@ class Ours:
         from sweet_rl.online.settings import ArcherSettings
 
         settings = ArcherSettings(
-            batch_size=B, grad_accum_steps=max(1, arguments.rows // B), actor_epochs=1,
-            max_new_tokens=NEW_TOKENS, max_tokens_per_batch=arguments.max_tokens_per_batch,
-        )  # fmt: skip
+            batch_size=B,
+            grad_accum_steps=max(1, arguments.rows // B),
+            actor_epochs=1,
+            max_new_tokens=NEW_TOKENS,
+            max_tokens_per_batch=arguments.max_tokens_per_batch,
+        )
         self.draws = arguments.draws
         self.episodes = max(2, arguments.rows // TURNS)
         self.policy = TokenPolicy(policy, tokenizer, settings)
@@ -219,9 +233,12 @@ class Plain:
     def _act(self, texts: Sequence[str]) -> list[str]:
         batch = self._tokens(texts)
         written = self.policy.generate(
-            input_ids=batch["input_ids"], attention_mask=batch["attention_mask"],
-            max_new_tokens=NEW_TOKENS, do_sample=True, pad_token_id=self.tokenizer.eos_token_id,
-        )  # fmt: skip
+            input_ids=batch["input_ids"],
+            attention_mask=batch["attention_mask"],
+            max_new_tokens=NEW_TOKENS,
+            do_sample=True,
+            pad_token_id=self.tokenizer.eos_token_id,
+        )
         new = written[:, batch["input_ids"].shape[1] :]
         return [text.split("\n")[0] for text in self.tokenizer.batch_decode(new, skip_special_tokens=True)]
 

@@ -105,9 +105,12 @@ Grading = Callable[[Path, RenderService], Awaitable[dict[str, float]]]
 
 async def ours(path: Path, renderer: RenderService) -> dict[str, float]:
     flags = PageGradingFlags(
-        saved_path=str(path), regrade=True, browsers=renderer.settings.browsers,
-        render_cache=str(renderer.settings.cache), quiet=True,
-    )  # fmt: skip
+        saved_path=str(path),
+        regrade=True,
+        browsers=renderer.settings.browsers,
+        render_cache=str(renderer.settings.cache),
+        quiet=True,
+    )
     with contextlib.redirect_stdout(io.StringIO()):
         await run(flags, renderer)
     metrics = json.loads(path.with_name(f"{path.stem}.report.json").read_text())["metrics"]

@@ -36,18 +36,8 @@ from sweet_rl.runs.facts import digest_of
 from sweet_rl.statistics import mean_of
 from sweet_rl.studies.results import Axes, Comparison, Counted, Method, Results, Run, claim_over_seeds
 from sweet_rl.studies.runner import table
-from sweet_rl.studies.sweet.results import (
-    AT_TEST_TIME,
-    CLAIMS,
-    MEASURES,
-    METHODS,
-    choosing_agents,
-    comparison_at_test_time,
-    measured_in,
-    results,
-    settings_of,
-    success_of,
-)
+from sweet_rl.studies.sweet import results as sweet_results
+from sweet_rl.studies.sweet.results import MEASURES, METHODS, choosing_agents, results
 from sweet_rl.studies.sweet.settings import ALL_WAYS, LINES, MAIN_WAYS, Study
 from sweet_rl.types import Json
 
@@ -101,7 +91,7 @@ class FullStudy:
                 for number, seed in seeds.items()
             }
             title = f"{_trades(trades)}, a critic chooses at test time"
-            if chosen := comparison_at_test_time(f"test_time{trades}", success, title):
+            if chosen := sweet_results.comparison_at_test_time(f"test_time{trades}", success, title):
                 yield chosen
 
     def with_seed(self, trades: int, number: int, seed: Seed) -> FullStudy:
@@ -134,7 +124,9 @@ def numbers_of(results: Results, study: Study) -> dict[str, dict[str, float]]:
         for method in results.comparisons[0].methods
         if method.runs[0].measures
     }
-    return measured | {name: {SUCCESS: success_of(study, name)["mean"]} for name in choosing_agents(study)}
+    return measured | {
+        name: {SUCCESS: sweet_results.success_of(study, name)["mean"]} for name in choosing_agents(study)
+    }
 
 
 def read_full_study(path: Path) -> FullStudy | None:
@@ -220,7 +212,11 @@ def _at(trades: int, seeds: Mapping[int, Seed]) -> Comparison:
         if runs:
             methods[name] = Method(name, *METHODS[name], runs=runs, bound=name in LINES)
     # With one trade another task's solution shows the same usual extras, so it is not wrong.
-    claims = [claim for claim in CLAIMS if (trades > 1 or claim[1] != "sweet_wrong") and claim[1] in methods]
+    claims = [
+        claim
+        for claim in sweet_results.CLAIMS
+        if (trades > 1 or claim[1] != "sweet_wrong") and claim[1] in methods
+    ]
     measures = {measure.name: replace(measure, group="result") for measure in MEASURES}
     return Comparison(
         f"trades{trades}",
@@ -249,17 +245,27 @@ HABITS = {  # What the third kind of table shows of every method
 
 def main() -> None:
     arguments = flags(
-        __doc__, agents=None, seeds=[6, 7, 8, 9, 10, 11, 12, 13], trades=[1, 10, 40],
-        ways=",".join(MAIN_WAYS), best_of=None, train_tasks=600, test_tasks=500, dev=False,
-        markdown=False, folder="outputs/mini", output="outputs/mini/study.json", packaged=None,
-    )  # fmt: skip
+        __doc__,
+        agents=None,
+        seeds=[6, 7, 8, 9, 10, 11, 12, 13],
+        trades=[1, 10, 40],
+        ways=",".join(MAIN_WAYS),
+        best_of=None,
+        train_tasks=600,
+        test_tasks=500,
+        dev=False,
+        markdown=False,
+        folder="outputs/mini",
+        output="outputs/mini/study.json",
+        packaged=None,
+    )
     output = Path(arguments.output)
     if arguments.markdown:
         print(markdown(read_full_study(output) or FullStudy({}, {})))
         return
     for study in _studies(arguments):
         full = known(output, _settings(study))
-        trades, wanted = study.trades or 0, {*measured_in(study), *choosing_agents(study)}
+        trades, wanted = study.trades or 0, {*sweet_results.measured_in(study), *choosing_agents(study)}
         seed = full.seeds.get(trades, {}).get(study.seed)
         full = full.with_seed(trades, study.seed, Seed({}, _made(study)))  # refuses another warm start
         if seed and wanted <= seed.numbers.keys():
@@ -296,7 +302,7 @@ def _studies(arguments: argparse.Namespace) -> Iterator[Study]:
 
 
 def _settings(study: Study) -> dict[str, Json]:
-    return {"measured on": f"mini:trades=K:{study.test_split}", **settings_of(study)}
+    return {"measured on": f"mini:trades=K:{study.test_split}", **sweet_results.settings_of(study)}
 
 
 def _made(study: Study) -> tuple[dict[str, str]]:
@@ -337,11 +343,12 @@ def _at_test_time(full: FullStudy, trades: int) -> str:
         seed: {name: found[SUCCESS] for name, found in one.numbers.items()}
         for seed, one in full.seeds[trades].items()
     }
-    found = comparison_at_test_time("critics", success, "")
+    found = sweet_results.comparison_at_test_time("critics", success, "")
     if found is None:
         return ""
     curves = {
-        each.title: [dict(run.curves[AT_TEST_TIME.name]) for run in each.runs] for each in found.methods
+        each.title: [dict(run.curves[sweet_results.AT_TEST_TIME.name]) for run in each.runs]
+        for each in found.methods
     }
     turns = sorted({number for runs in curves.values() for run in runs for number in run})
     rows = [

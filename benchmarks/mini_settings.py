@@ -93,9 +93,19 @@ Row: TypeAlias = dict[str, Any]  # Settings, and what came of them in each world
 
 def main() -> None:
     given = flags(
-        __doc__, agent="embedded", seed=0, worlds="trades=40,trades=10", keep=3, train_tasks=600,
-        test_tasks=500, methods=[*GRIDS], first=99, folder="outputs/mini/settings", jobs=2, output=None,
-    )  # fmt: skip
+        __doc__,
+        agent="embedded",
+        seed=0,
+        worlds="trades=40,trades=10",
+        keep=3,
+        train_tasks=600,
+        test_tasks=500,
+        methods=[*GRIDS],
+        first=99,
+        folder="outputs/mini/settings",
+        jobs=2,
+        output=None,
+    )
     worlds = given.worlds.split(",")
     found: dict[str, list[Row]] = {
         method: [{"settings": settings, "worlds": {}} for settings in GRIDS[method][: given.first]]
@@ -130,9 +140,15 @@ def _measure(arguments: argparse.Namespace, world: str, rows: Mapping[str, list[
     folder = Path(arguments.folder) / world.replace("=", "")
     with start_server() as server:
         study = Study(
-            folder, agent=arguments.agent, human=server.base_url, seed=arguments.seed, world=world,
-            test_split="dev", train_tasks=arguments.train_tasks, test_tasks=arguments.test_tasks,
-        )  # fmt: skip
+            folder,
+            agent=arguments.agent,
+            human=server.base_url,
+            seed=arguments.seed,
+            world=world,
+            test_split="dev",
+            train_tasks=arguments.train_tasks,
+            test_tasks=arguments.test_tasks,
+        )
         first = [recipes.candidates(study), *_critics(study, rows)]
         chains = [_chain(study, method, row["settings"]) for method in rows for row in rows[method]]
         steps = in_rounds([[recipes.data(study)], first, chains])

@@ -35,9 +35,18 @@ Scores = list[list[list[float]]]
 
 def main() -> None:
     arguments = flags(
-        __doc__, history=1200, candidates=16, turns=8, dialogues=48, rounds=5, hidden=256, layers=4,
-        vllm=None, folder=None, output=None,
-    )  # fmt: skip
+        __doc__,
+        history=1200,
+        candidates=16,
+        turns=8,
+        dialogues=48,
+        rounds=5,
+        hidden=256,
+        layers=4,
+        vllm=None,
+        folder=None,
+        output=None,
+    )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(arguments.folder or name)
         folder.mkdir(parents=True, exist_ok=True)
@@ -98,17 +107,25 @@ def make_data(folder: Path, arguments: argparse.Namespace) -> tuple[list[Ids], l
 
 
 def ours(
-    folder: Path, contexts: list[Ids], candidates: list[list[Ids]], *, device: str = "cpu",
+    folder: Path,
+    contexts: list[Ids],
+    candidates: list[list[Ids]],
+    *,
+    device: str = "cpu",
     dtype: str = "float32",
-) -> Callable[[], Scores]:  # fmt: skip
+) -> Callable[[], Scores]:
     scorer = CandidateScorer(folder / "model", device=device, dtype=dtype)
     return lambda: scorer.score(contexts, candidates)
 
 
 def one_by_one(
-    folder: Path, contexts: list[Ids], candidates: list[list[Ids]], *, device: str = "cpu",
+    folder: Path,
+    contexts: list[Ids],
+    candidates: list[list[Ids]],
+    *,
+    device: str = "cpu",
     dtype: str = "float32",
-) -> Callable[[], Scores]:  # fmt: skip
+) -> Callable[[], Scores]:
     model = loaded_on(str(folder / "model"), device=device, dtype=dtype)
 
     @torch.inference_mode()

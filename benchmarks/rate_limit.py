@@ -30,9 +30,15 @@ def measure(tasks: int, places: int, batch_size: int, folder: Path) -> Mapping[s
     with start_server(max_in_flight=places, latency_median_ms=LATENCY_MS, latency_sigma=SIGMA) as server:
         began = time.perf_counter()
         stage(
-            "simulate_interactions", input_path="mini:test", output_path=output, num_tasks=tasks,
-            agent_model="expert", env_base_url=server.base_url, batch_size=batch_size, quiet=True,
-        )  # fmt: skip
+            "simulate_interactions",
+            input_path="mini:test",
+            output_path=output,
+            num_tasks=tasks,
+            agent_model="expert",
+            env_base_url=server.base_url,
+            batch_size=batch_size,
+            quiet=True,
+        )
         wall_s = time.perf_counter() - began
         with urllib.request.urlopen(server.base_url.removesuffix("/v1") + "/stats") as response:
             stats = json.load(response)

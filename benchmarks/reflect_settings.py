@@ -42,9 +42,14 @@ def grid(amount: Amount, field: str) -> list[Tuning | Online]:
 
 def main() -> None:
     given = flags(
-        __doc__, worlds=f"{TAXI},{MOVED}", seeds=3, folder="outputs/reflect_settings", jobs=2, tiny=False,
+        __doc__,
+        worlds=f"{TAXI},{MOVED}",
+        seeds=3,
+        folder="outputs/reflect_settings",
+        jobs=2,
+        tiny=False,
         output=None,
-    )  # fmt: skip
+    )
     found: dict[str, Any] = {}
     names = ("records", "repositories", "sft_updates", "iterations", "test_games")
     tiny: dict[str, Any] = dict.fromkeys(names, 2) if given.tiny else {}

@@ -170,9 +170,18 @@ PARTS = ("reflections", "actions", "update", "replay")
 
 def main() -> None:
     given = flags(
-        __doc__, rows=4, steps=6, world=("taxi", "auto_explore"), history=False, layers=4, width=256,
-        tuning=120, repeats=2, threads=1, device="cpu",
-    )  # fmt: skip
+        __doc__,
+        rows=4,
+        steps=6,
+        world=("taxi", "auto_explore"),
+        history=False,
+        layers=4,
+        width=256,
+        tuning=120,
+        repeats=2,
+        threads=1,
+        device="cpu",
+    )
     print(heading())
     with tempfile.TemporaryDirectory() as folder:
         compare(given, Path(folder))
@@ -376,9 +385,13 @@ class Plain:
 
     def _reflect(self, prompts: Sequence[str]) -> None:
         self.reflector.generate(
-            **self._padded(prompts), do_sample=True, top_k=0, max_new_tokens=NEW_TOKENS,
-            min_new_tokens=NEW_TOKENS, pad_token_id=self._pad,
-        )  # fmt: skip
+            **self._padded(prompts),
+            do_sample=True,
+            top_k=0,
+            max_new_tokens=NEW_TOKENS,
+            min_new_tokens=NEW_TOKENS,
+            pad_token_id=self._pad,
+        )
 
     def _logits(self, inputs: dict[str, Any]) -> Any:
         body = self.policy.get_base_model().transformer

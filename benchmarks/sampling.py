@@ -73,10 +73,15 @@ def save_model(folder: Path, arguments: argparse.Namespace, reply: int) -> Path:
 
 def policy_of(side: str, folder: Path, setting: Setting, arguments: argparse.Namespace) -> TransformersPolicy:
     return TransformersPolicy(
-        folder, system_prompt=" ".join(words_of(0, setting.rules)), max_new_tokens=4 * setting.reply,
-        max_batch=arguments.max_batch, max_dialogues=2 * setting.dialogues,
-        cache_gib=8.0 if side == "kept" else 0.0, continuous=side != "batches", device=arguments.device,
-    )  # fmt: skip
+        folder,
+        system_prompt=" ".join(words_of(0, setting.rules)),
+        max_new_tokens=4 * setting.reply,
+        max_batch=arguments.max_batch,
+        max_dialogues=2 * setting.dialogues,
+        cache_gib=8.0 if side == "kept" else 0.0,
+        continuous=side != "batches",
+        device=arguments.device,
+    )
 
 
 async def agent_of(side: str, folder: Path, setting: Setting, arguments: argparse.Namespace) -> Policy:
@@ -156,10 +161,20 @@ def measure(setting: Setting, arguments: argparse.Namespace) -> None:
 
 def main() -> None:
     arguments = flags(
-        __doc__, **vars(Setting()), width=256, layers=6, queries_per_key=2, vocabulary=32_000,
-        max_batch=64, device="cpu", dtype="float32", rounds=3, threads=torch.get_num_threads(),
-        sides=list(SIDES), vllm=None,
-    )  # fmt: skip
+        __doc__,
+        **vars(Setting()),
+        width=256,
+        layers=6,
+        queries_per_key=2,
+        vocabulary=32_000,
+        max_batch=64,
+        device="cpu",
+        dtype="float32",
+        rounds=3,
+        threads=torch.get_num_threads(),
+        sides=list(SIDES),
+        vllm=None,
+    )
     torch.set_num_threads(arguments.threads)
     setting = Setting(**{name: getattr(arguments, name) for name in vars(Setting())})
     print(

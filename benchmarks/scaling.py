@@ -74,9 +74,14 @@ def main() -> None:
 
 def make_model() -> Any:
     config = LlamaConfig(
-        vocab_size=32_000, hidden_size=256, intermediate_size=680, num_hidden_layers=4,
-        num_attention_heads=8, num_key_value_heads=4, max_position_embeddings=16_384,
-    )  # fmt: skip
+        vocab_size=32_000,
+        hidden_size=256,
+        intermediate_size=680,
+        num_hidden_layers=4,
+        num_attention_heads=8,
+        num_key_value_heads=4,
+        max_position_embeddings=16_384,
+    )
     return LlamaForCausalLM(config)
 
 
@@ -119,11 +124,16 @@ def _point(model: Any, *, candidates: int, history: int, pairs: int) -> dict[str
 
 def _ideal(model: Any, tokens: int, *, scored: int) -> Callable[[], None]:
     batch = Batch(
-        ids_RT=torch.randint(0, 32_000, (1, tokens)), predictors_K=torch.arange(scored) % tokens,
-        targets_K=torch.randint(0, 32_000, (scored,)), terms_M=torch.arange(scored),
-        outputs_M=torch.arange(scored) % 3, weights_M=torch.ones(scored), reference_SB=torch.zeros(2, 1),
-        scale_B=torch.ones(1), index_B=torch.zeros(1, dtype=torch.int64),
-    )  # fmt: skip
+        ids_RT=torch.randint(0, 32_000, (1, tokens)),
+        predictors_K=torch.arange(scored) % tokens,
+        targets_K=torch.randint(0, 32_000, (scored,)),
+        terms_M=torch.arange(scored),
+        outputs_M=torch.arange(scored) % 3,
+        weights_M=torch.ones(scored),
+        reference_SB=torch.zeros(2, 1),
+        scale_B=torch.ones(1),
+        index_B=torch.zeros(1, dtype=torch.int64),
+    )
     objective = PreferenceObjective(model, LossSettings())
 
     def run() -> None:

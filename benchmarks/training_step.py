@@ -69,13 +69,16 @@ def main() -> None:
         ("contender", "s a step", "tokens/s", "ours is faster by", "peak MiB over idle", "ours needs"),
         [
             [
-                name, f"{row['seconds']:.3f}", f"{row['rate']:.0f}",
-                f"{row['seconds'] / ours['seconds']:.1f}", f"{row['memory']:.0f}",
+                name,
+                f"{row['seconds']:.3f}",
+                f"{row['rate']:.0f}",
+                f"{row['seconds'] / ours['seconds']:.1f}",
+                f"{row['memory']:.0f}",
                 f"{ours['memory'] / row['memory']:.2f}",
             ]
             for name, row in rows.items()
         ],
-    )  # fmt: skip
+    )
     save(given.output, arguments=vars(given), contenders=rows)
 
 
@@ -101,9 +104,12 @@ def make_data(folder: Path, arguments: argparse.Namespace) -> float:
         ]
     (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     save_model(
-        folder / "model", tokenizer, hidden=arguments.hidden, layers=arguments.layers,
+        folder / "model",
+        tokenizer,
+        hidden=arguments.hidden,
+        layers=arguments.layers,
         vocabulary=arguments.vocabulary,
-    )  # fmt: skip
+    )
     texts = [row.get("prompt", "") + row[side] for row in rows for side in ("chosen", "rejected")]
     return sum(len(ids) for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]) / arguments.steps
 
@@ -122,11 +128,19 @@ def run_ours(folder: Path, arguments: argparse.Namespace, *, tree: bool = True) 
 
     with tempfile.TemporaryDirectory() as out:
         train_dpo(
-            str(folder / "model"), str(folder / "pairs.jsonl"), save_path=out,
-            ckpt_path=f"{out}/checkpoints", eval_fraction=0, max_len=20_000, shuffle=False,
-            train_batch_size=arguments.pairs_per_turn, max_tokens_per_batch=arguments.budget,
-            prefix_tree=tree, reference_cache="none", quiet=True,
-        )  # fmt: skip
+            str(folder / "model"),
+            str(folder / "pairs.jsonl"),
+            save_path=out,
+            ckpt_path=f"{out}/checkpoints",
+            eval_fraction=0,
+            max_len=20_000,
+            shuffle=False,
+            train_batch_size=arguments.pairs_per_turn,
+            max_tokens_per_batch=arguments.budget,
+            prefix_tree=tree,
+            reference_cache="none",
+            quiet=True,
+        )
     return clock.result()
 
 
@@ -139,12 +153,21 @@ def run_trl(folder: Path, arguments: argparse.Namespace, *, at_once: bool = True
     size = arguments.pairs_per_turn if at_once else 1
     with tempfile.TemporaryDirectory() as out:
         config = DPOConfig(
-            output_dir=out, per_device_train_batch_size=size,
-            gradient_accumulation_steps=arguments.pairs_per_turn // size, num_train_epochs=1,
-            max_length=20_000, precompute_ref_log_probs=True, learning_rate=1e-5, report_to=[],
-            save_strategy="no", logging_strategy="no", disable_tqdm=True, use_cpu=True, bf16=False,
+            output_dir=out,
+            per_device_train_batch_size=size,
+            gradient_accumulation_steps=arguments.pairs_per_turn // size,
+            num_train_epochs=1,
+            max_length=20_000,
+            precompute_ref_log_probs=True,
+            learning_rate=1e-5,
+            report_to=[],
+            save_strategy="no",
+            logging_strategy="no",
+            disable_tqdm=True,
+            use_cpu=True,
+            bf16=False,
             gradient_checkpointing=False,
-        )  # fmt: skip
+        )
         data = load_dataset("json", data_files=str(folder / "pairs.jsonl"), split="train", cache_dir=out)
         trainer = DPOTrainer(
             model=AutoModelForCausalLM.from_pretrained(folder / "model", dtype="float32"),

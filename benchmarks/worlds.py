@@ -25,6 +25,7 @@ from random import Random
 
 from _measure import flags, heading, save
 
+from sweet_rl import types
 from sweet_rl.chat.reflect_format import offered_commands
 from sweet_rl.contracts import Env
 from sweet_rl.errors import UsageError
@@ -32,17 +33,7 @@ from sweet_rl.mini.cities.oracle import CityOracle
 from sweet_rl.mini.objects.oracle import ObjectOracle
 from sweet_rl.records import task_from_row
 from sweet_rl.rollout import Episode, rollout
-from sweet_rl.types import (
-    Completion,
-    Generation,
-    Json,
-    Message,
-    Observation,
-    StepResult,
-    StopReason,
-    Task,
-    Trajectory,
-)
+from sweet_rl.types import Generation, Message, Observation, StepResult, StopReason, Task, Trajectory
 from sweet_rl.worlds import load_tasks, world_of
 
 NO_TASK = task_from_row({"task_id": "nothing", "problem_description": "Do nothing.", "ground_truth": ""})
@@ -91,7 +82,7 @@ class Script:
         self._say = say
 
     async def act(self, observation: Observation) -> Generation:
-        return Generation("", Completion(self._say(observation)))
+        return Generation("", types.Completion(self._say(observation)))
 
     async def close(self) -> None:
         """Nothing to free."""
@@ -156,7 +147,7 @@ def _purchase() -> Callable[[Observation], str]:
     """To the product that each task has in mind, with a look at two of its pages: about nine turns."""
     scripts: dict[str, list[str]] = {}
     for task in load_tasks("webshop"):
-        goal: Json = json.loads(task.ground_truth)
+        goal: types.Json = json.loads(task.ground_truth)
         words = " ".join([*goal["attributes"], *goal["options"].values()])
         scripts[task.task_id] = [
             f"search[{task.problem_description.split(',')[0]} {words}]", f"click[{goal['asin']}]",
@@ -217,9 +208,12 @@ async def play(world: World, parallel: int, episodes: int) -> tuple[int, int]:
 
     numbered = (Episode(task, number, seed=number) for number, task in zip(count(), cycle(world.tasks)))
     stats = await rollout(
-        islice(numbered, episodes), make_env=world.make_env, policy=Script(world.say),
-        on_finished=finished, concurrency=parallel,
-    )  # fmt: skip
+        islice(numbered, episodes),
+        make_env=world.make_env,
+        policy=Script(world.say),
+        on_finished=finished,
+        concurrency=parallel,
+    )
     return stats.turns, failed
 
 

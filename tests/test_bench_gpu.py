@@ -53,8 +53,10 @@ def test_a_part_finds_numbers(bench, tmp_path, name):
     assert "rows" in found, found
     if name.startswith("parity"):
         assert [row.get("side") for row in found["rows"]] == [
-            None, "padded rows", "64 above a multiple of 128",
-        ]  # fmt: skip
+            None,
+            "padded rows",
+            "64 above a multiple of 128",
+        ]
     for row in found["rows"]:
         assert row.get("s", 1) > 0
         if name.startswith("parity"):

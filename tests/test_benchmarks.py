@@ -177,8 +177,10 @@ def test_what_was_written_is_read(tmp_path):
 def test_another_seed_leaves_the_others_and_further_methods_join_theirs():
     grown = FULL.with_seed(40, 7, Seed(ONE, MADE)).with_seed(10, 5, Seed(ONE, MADE))
     assert {trades: sorted(seeds) for trades, seeds in grown.seeds.items()} == {
-        1: [5, 6], 10: [5], 40: [5, 6, 7],
-    }  # fmt: skip
+        1: [5, 6],
+        10: [5],
+        40: [5, 6, 7],
+    }
     assert sorted(FULL.seeds) == [1, 40]
     rft = {"rft": {"success": 0.375}}
     assert FULL.with_seed(40, 5, Seed(rft, MADE)).seeds[40][5].numbers == FEW | rft

@@ -55,13 +55,20 @@ def make_agent(
     torch.manual_seed(seed)
     model = LlamaForCausalLM(
         LlamaConfig(
-            vocab_size=len(tokenizer), hidden_size=HIDDEN_SIZE, intermediate_size=3 * HIDDEN_SIZE,
-            num_hidden_layers=LAYERS, num_attention_heads=HEADS, num_key_value_heads=HEADS,
-            max_position_embeddings=CONTEXT, initializer_range=0.05, tie_word_embeddings=False,
-            bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id,
+            vocab_size=len(tokenizer),
+            hidden_size=HIDDEN_SIZE,
+            intermediate_size=3 * HIDDEN_SIZE,
+            num_hidden_layers=LAYERS,
+            num_attention_heads=HEADS,
+            num_key_value_heads=HEADS,
+            max_position_embeddings=CONTEXT,
+            initializer_range=0.05,
+            tie_word_embeddings=False,
+            bos_token_id=tokenizer.bos_token_id,
+            eos_token_id=tokenizer.eos_token_id,
             pad_token_id=tokenizer.pad_token_id,
         )
-    )  # fmt: skip
+    )
     reader = Reader(tokenizer, system_prompt)
     hinge = RepetitionHinge(tuple(first_tokens(tokenizer, texts.once)))
     figures: list[Figure] = []

@@ -24,15 +24,8 @@ from sweet_rl import tracking
 from sweet_rl.errors import StorageError, UsageError
 from sweet_rl.records.files import replace_file
 from sweet_rl.types import Json, derive_seed
-from sweet_rl.worlds.auto_explore.repositories import (
-    Entry,
-    RepositoryIndex,
-    index_of,
-    is_allowed,
-    next_command,
-    optimal_path,
-    unwrap,
-)
+from sweet_rl.worlds.auto_explore import repositories as explored
+from sweet_rl.worlds.auto_explore.repositories import Entry, index_of, is_allowed, next_command, unwrap
 
 _DATA, _TEXTS = (
     tomllib.loads(files("sweet_rl.mini").joinpath(name).read_text("utf-8"))
@@ -106,7 +99,7 @@ class MadeRepository:
     files: Mapping[str, str]
     tasks: tuple[MadeTask, ...]
 
-    def index(self) -> RepositoryIndex:
+    def index(self) -> explored.RepositoryIndex:
         return index_of(self.name, self.files)
 
     def rows(self) -> list[dict[str, Json]]:
@@ -115,7 +108,7 @@ class MadeRepository:
         for question, answer, filename in self.tasks:
             index = posixpath.join(posixpath.dirname(filename), INDEX)
             row: dict[str, Json] = {"question": question, "answer": answer}
-            row |= {"optimal_path": optimal_path(filename), "filename": filename, "root": self.name}
+            row |= {"optimal_path": explored.optimal_path(filename), "filename": filename, "root": self.name}
             row |= {"n_level": filename.count("/"), "model": "embedded"}
             rows.append(row | ({"clues": [index]} if index in self.files else {}))
         return rows

@@ -37,9 +37,12 @@ class DemoFlags(StudyFlags, Agent, WorldName, Seeded):
         200, "tasks that every method is measured on.", at_least=1, aliases=("test_tasks",)
     )
     trades: int = flag(
-        10, "trades of the world trades: the more, the less outcomes show.", at_least=1, at_most=40,
+        10,
+        "trades of the world trades: the more, the less outcomes show.",
+        at_least=1,
+        at_most=40,
         only=Only("world", ("trades",), "--world trades"),
-    )  # fmt: skip
+    )
     ways: str = flag(
         ",".join(MAIN_WAYS),
         f"forms of SWEET-RL, with commas between them, or all: {', '.join(ALL_WAYS)}.",

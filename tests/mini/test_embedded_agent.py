@@ -14,17 +14,11 @@ from transformers import AutoModelForCausalLM
 
 from sweet_rl.chat import TokenizerChat, TurnTemplate, model_path
 from sweet_rl.errors import UsageError
+from sweet_rl.mini import embedded_agent
 from sweet_rl.mini.backend import extras, pretraining
 from sweet_rl.mini.backend.extras import Verdict, judge
 from sweet_rl.mini.backend.pretraining import figures
-from sweet_rl.mini.embedded_agent import (
-    Reader,
-    RepetitionHinge,
-    check_gates,
-    make_agent,
-    train_tokenizer,
-    written_for,
-)
+from sweet_rl.mini.embedded_agent import Reader, check_gates, make_agent, train_tokenizer, written_for
 from sweet_rl.mini.pretraining import QUESTION_GAME, Figure, Phase, asked_games, make_embedded_agent
 from sweet_rl.types import Message
 
@@ -83,7 +77,7 @@ def test_wasted_questions_before_a_told_text_are_read_and_not_learnt(tokenizer):
 
 
 def test_a_repeated_sentence_is_held_below_the_mean_of_the_fresh_ones_by_the_margin():
-    hinge = RepetitionHinge((5, 1, 3))
+    hinge = embedded_agent.RepetitionHinge((5, 1, 3))
     logits = torch.zeros(3, 6)
     logits[0, [5, 1, 3]] = torch.tensor([1.0, 2.0, 4.0])  # 5 is repeated: 9 - (2 + 4) / 2 + 1 = 7
     logits[1, [5, 1, 3]] = torch.tensor([1.0, -3.0, 8.0])  # 5, 1: 9 - 8 + 1 = 2; 9 - 8 - 3 is below 0

@@ -15,19 +15,7 @@ from sweet_rl.online.replay import transitions
 from sweet_rl.online.tiny_models import make_models
 from sweet_rl.records import replace_file, task_from_row, trajectory_to_row
 from sweet_rl.studies.archer import recipe
-from sweet_rl.studies.archer.recipe import (
-    ABLATIONS,
-    BOUNDS,
-    CONFIG,
-    EXACT,
-    METHODS,
-    START,
-    TASKS,
-    TEACHER,
-    OnlineStudy,
-    has_critic,
-    rounds,
-)
+from sweet_rl.studies.archer.recipe import BOUNDS, CONFIG, EXACT, METHODS, START, TASKS, TEACHER, OnlineStudy
 from sweet_rl.studies.archer.results import CLAIMS, SAVED, TITLES, games_until, results
 from sweet_rl.studies.archer.steps import area_of_names, exact_learner, learner_of, swap
 from sweet_rl.studies.demos import demo_archer
@@ -45,7 +33,7 @@ EXACT_RUN = "sweet_rl.studies.archer.steps:learn_exactly"
 
 
 def calls_of(study):
-    return [call for chains in rounds(study) for chain in chains for call in chain]
+    return [call for chains in recipe.rounds(study) for chain in chains for call in chain]
 
 
 def test_methods_of_a_seed_begin_with_the_same_policy_and_differ_in_their_own_settings_only(tmp_path):
@@ -81,7 +69,7 @@ def test_ablations_are_run_where_they_are_asked_for(tmp_path, monkeypatch, ablat
     with pytest.raises(ZeroDivisionError):
         demo_archer(str(tmp_path), ablations=ablations)
     learned = {step.name for step in ran if step.run in {"run_archer", EXACT_RUN}}
-    assert learned == {f"{name}-0" for name in METHODS if ablations or name not in ABLATIONS}
+    assert learned == {f"{name}-0" for name in METHODS if ablations or name not in recipe.ABLATIONS}
 
 
 def test_seeds_have_demonstrations_and_test_games_of_their_own(tmp_path):
@@ -131,7 +119,7 @@ def study(tmp_path):
         {"step": 3, "rollout.failed": 0, "rollout.mean": -4.0, "q1.loss": 5.0},
     ]
     for method in METHODS:
-        critic = has_critic(method, METHODS[method])
+        critic = recipe.has_critic(method, METHODS[method])
         if critic:
             numbers = {"turns": 5, "correlation": 0.75, "auc": 0.9, "auc_swapped": None}
             study.swap(method, 0).write_text(json.dumps(numbers))

@@ -8,18 +8,10 @@ import pytest
 
 from sweet_rl.cli import load
 from sweet_rl.errors import DataError
+from sweet_rl.studies.reflect import worlds
 from sweet_rl.studies.reflect.recipe import ReflectStudy, rounds
 from sweet_rl.studies.reflect.results import CLAIMS, NAMES, TITLES, results
-from sweet_rl.studies.reflect.worlds import (
-    EXPLORE,
-    HOUSEHOLD,
-    LONG,
-    MAIN_METHODS,
-    METHODS,
-    MOVED,
-    TAXI,
-    WORLDS,
-)
+from sweet_rl.studies.reflect.worlds import EXPLORE, HOUSEHOLD, LONG, METHODS, MOVED, TAXI, WORLDS
 from sweet_rl.studies.report.page import results_page
 from sweet_rl.studies.runner import table
 from sweet_rl.worlds import world_of
@@ -138,12 +130,14 @@ def test_where_a_fifth_of_the_moves_is_random_the_teachers_are_a_row_of_their_ow
 def test_ablations_are_asked_for_and_the_longer_fine_tuning_has_the_updates_of_two_models(tmp_path):
     every, main = (
         {call.name for call in calls_of(ReflectStudy(tmp_path, worlds=WORLDS, methods=methods))}
-        for methods in (METHODS, MAIN_METHODS)
+        for methods in (METHODS, worlds.MAIN_METHODS)
     )
     left_out = every - main
     assert all(any(part in name for part in ("positive", "flat", "sft_long")) for name in left_out)
     assert {name.partition("-")[0] for name in left_out} == {*WORLDS}
-    assert {"reflect_rl", "sft_rl", "reflect_rl_swapped"} <= {method.key for method in MAIN_METHODS[TAXI]}
+    assert {"reflect_rl", "sft_rl", "reflect_rl_swapped"} <= {
+        method.key for method in worlds.MAIN_METHODS[TAXI]
+    }
     for study in (ReflectStudy(tmp_path), ReflectStudy(tmp_path, sft_updates=7)):
         for world in WORLDS:
             sft, long, *two = (study.tuning(world, kind) for kind in ("sft", LONG, "policy", "reflection"))

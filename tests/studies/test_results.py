@@ -184,14 +184,23 @@ def test_page_says_what_was_found(page):
     text = Reader(page).text
     for expected in (
         "the own reaches 60.0 % success, the rival 60.0 % , and the start 20.0 % .",
-        "Holds here: own beats its start (+40.0).", "Not settled here: own beats the rival (+0.0).",
+        "Holds here: own beats its start (+40.0).",
+        "Not settled here: own beats the rival (+0.0).",
         "what own does 4 000 60.0 % 35.2 to 84.8",  # 60 +- 4.303 * 10 / sqrt(3)
         "the own 1.20",  # useful questions in an episode
-        "0.75 of 9 360 turns", "Hidden from the agent run(x, scale3)", "no score: not among the candidates",
-        "Made on 2026-11-23 by sweet_rl 1.0 with: sweet-rl demo", "critic \u22120.41", "4 candidates, 2 different",
-        "return \u22123.00", "turn 1 20.0 %", "On 2 cores, 4 min 10 s in all.", "A note.",
-        "What failed, and is in no number own: 2 test episodes failed.", "seeds [0, 1, 2]",
-    ):  # fmt: skip
+        "0.75 of 9 360 turns",
+        "Hidden from the agent run(x, scale3)",
+        "no score: not among the candidates",
+        "Made on 2026-11-23 by sweet_rl 1.0 with: sweet-rl demo",
+        "critic \u22120.41",
+        "4 candidates, 2 different",
+        "return \u22123.00",
+        "turn 1 20.0 %",
+        "On 2 cores, 4 min 10 s in all.",
+        "A note.",
+        "What failed, and is in no number own: 2 test episodes failed.",
+        "seeds [0, 1, 2]",
+    ):
         assert expected in text
 
 

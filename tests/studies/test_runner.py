@@ -20,16 +20,8 @@ from sweet_rl.runs.facts import digest_of
 from sweet_rl.studies.archer import recipe as archer
 from sweet_rl.studies.demos import demo_archer, demo_reflect
 from sweet_rl.studies.reflect import recipe as reflect
-from sweet_rl.studies.sweet.recipe import (
-    OWN_STEPS,
-    dialogue_dpo,
-    first_round,
-    rejection,
-    rounds,
-    second_round,
-    sweet,
-    two_rounds,
-)
+from sweet_rl.studies.sweet import recipe as mini_study
+from sweet_rl.studies.sweet.recipe import OWN_STEPS, first_round, rejection, rounds, sweet, two_rounds
 from sweet_rl.studies.sweet.results import METHODS
 from sweet_rl.studies.sweet.settings import ALL_WAYS, BLIND_CRITIC, BLIND_POLICY, CRITIC, SWEETS
 
@@ -150,10 +142,10 @@ def test_rounds_begin_with_the_longest_and_rivals_learn_from_the_same_dialogues(
     assert first[0] == ["sampled.jsonl", "critic", "critic_blind", "dpo"]
     assert first[1][0] == "first.train.jsonl"
     assert set(ALL_WAYS) <= set(METHODS)  # each is measured
-    (dpo, *_), (rft, *_) = dialogue_dpo(study), rejection(study)
+    (dpo, *_), (rft, *_) = mini_study.dialogue_dpo(study), rejection(study)
     assert dpo.flags["dataset"] == study.path("pairs_guarded.jsonl")
     assert (rft.flags["dataset"], rft.flags["min_reward"]) == (study.dialogues, 1.0)
-    chosen = [chain[0].flags for chain in second_round(replace(study, ways=(), best_of=(2,)))]
+    chosen = [chain[0].flags for chain in mini_study.second_round(replace(study, ways=(), best_of=(2,)))]
     assert [(str(one["critic"]), one["critic_sees"], one["agent_best_of_n"]) for one in chosen] == [
         (str(study.path("critic")), "solution", 2),
         (str(study.path("critic_blind")), "dialogue", 2),

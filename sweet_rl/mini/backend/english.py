@@ -12,18 +12,8 @@ from itertools import repeat
 from pathlib import Path
 from typing import NamedTuple
 
-from sweet_rl.mini.backend.variables import (
-    Scope,
-    bare,
-    be,
-    constant,
-    enumerate_words,
-    quote,
-    singular,
-    split_identifier,
-    the,
-    with_be,
-)
+from sweet_rl.mini.backend import variables
+from sweet_rl.mini.backend.variables import Scope, bare, be, constant, enumerate_words, quote, singular, the
 
 _MAX_NESTING = 24
 _MAX_ITEMS_IN_LITERAL = 12
@@ -103,7 +93,7 @@ class _Slot(NamedTuple):
             case "clause":
                 return speaker.clause(node)
             case "is":
-                return with_be(speaker.say(node))
+                return variables.with_be(speaker.say(node))
             case "among":
                 container = speaker.say(node)
                 return f"{'among' if be(container) == 'are' else 'in'} {container}"
@@ -447,7 +437,7 @@ class Speaker:
     def _truth(self, node: ast.expr, *, negated: bool) -> str:
         subject = self.say(node)
         if isinstance(node, ast.Name):
-            prefix, *rest = split_identifier(node.id)
+            prefix, *rest = variables.split_identifier(node.id)
             if prefix in ("has", "have") and rest:
                 return f"there is {'no' if negated else 'a'} {' '.join(rest)}"
         if self.kind(node) == "optional":

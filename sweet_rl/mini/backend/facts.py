@@ -14,18 +14,10 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
+from sweet_rl.mini.backend import variables
 from sweet_rl.mini.backend.english import Speaker, Unspeakable
 from sweet_rl.mini.backend.questions import SIGNS, Topic, numbers_in, quotes_in, stems
-from sweet_rl.mini.backend.variables import (
-    be,
-    constant,
-    enumerate_words,
-    quote,
-    scope_of,
-    split_identifier,
-    the,
-    with_be,
-)
+from sweet_rl.mini.backend.variables import be, constant, enumerate_words, quote, scope_of, the, with_be
 
 MAX_REPLY = 400  # Characters of a reply; the published world cuts it there
 _MAX_SOURCE, _MAX_NODES = 50_000, 20_000
@@ -191,7 +183,10 @@ class _Reader:
             return f"{the(name)} should be a dictionary with {enumerate_words(list(map(quote, keys)))}"
         if item := scope.items.get(name):
             if keys := scope.keys.get(item):
-                each, plain = enumerate_words(list(map(quote, keys))), " ".join(split_identifier(item))
+                each, plain = (
+                    enumerate_words(list(map(quote, keys))),
+                    " ".join(variables.split_identifier(item)),
+                )
                 return f"{the(name)} should be a list, and each {plain} in it is a dictionary with {each}"
             if scope.kinds.get(name) == "list":
                 return f"{the(name)} should be a list{_CONTENTS.get(scope.kinds.get(item, ''), '')}"

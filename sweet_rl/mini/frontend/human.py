@@ -14,15 +14,8 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 
 from sweet_rl.browsers import Box, Color, PageContext
-from sweet_rl.mini.frontend.scene import (
-    ORDINALS,
-    Element,
-    Scene,
-    Text,
-    color_distance,
-    common_area,
-    parse_page,
-)
+from sweet_rl.mini.frontend import scene
+from sweet_rl.mini.frontend.scene import ORDINALS, Element, Scene, Text, color_distance, parse_page
 from sweet_rl.types import Message, UserContext, UserReply
 
 LIMIT: Final = 1000  # Characters of a reply: what the world lets the agent see
@@ -286,7 +279,7 @@ def _match_elements(target: Sequence[Element], draft: Sequence[Element]) -> Pair
         one, other = target[i], draft[j]
         if one.kind != other.kind:
             return None
-        common = common_area(one, other)
+        common = scene.common_area(one, other)
         overlap = common / (one.area + other.area - common)
         colors = 1.0
         if one.color is not None and other.color is not None:

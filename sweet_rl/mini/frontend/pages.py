@@ -164,9 +164,14 @@ class Site:
 @cache
 def _templates() -> Environment:
     return Environment(
-        loader=PackageLoader(__package__), autoescape=True, undefined=StrictUndefined,
-        extensions=["jinja2.ext.do"], auto_reload=False, trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
+        loader=PackageLoader(__package__),
+        autoescape=True,
+        undefined=StrictUndefined,
+        extensions=["jinja2.ext.do"],
+        auto_reload=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
 
 
 def draw_look(draw: Draw) -> Look:

@@ -14,26 +14,13 @@ from sweet_rl.commands.archer_config import load_config
 from sweet_rl.errors import DataError
 from sweet_rl.mini.objects.asker import guess
 from sweet_rl.records import load_trajectories, read_rows
+from sweet_rl.studies import results as study_results
 from sweet_rl.studies.archer import recipe
 from sweet_rl.studies.archer.recipe import LEVEL, START, OnlineStudy, best_asker
-from sweet_rl.studies.results import (
-    Comparison,
-    Counted,
-    Dialogue,
-    Measure,
-    Method,
-    Points,
-    Results,
-    Run,
-    Turn,
-    claim_over_seeds,
-    claims_about,
-    provenance,
-    texts_of,
-)
+from sweet_rl.studies.results import Comparison, Counted, Measure, Method, Points, Results, Run, claims_about
 from sweet_rl.types import AgentTurn, Json, StopReason, Trajectory
 
-TEXTS: Final = texts_of(__package__)
+TEXTS: Final = study_results.texts_of(__package__)
 TITLES: Final[Mapping[str, tuple[str, str]]] = TEXTS["methods"]
 CLAIMS: Final[list[tuple[str, str, str]]] = TEXTS["claims"]
 SAVED: Final = [(text.format(level=LEVEL), slower, faster) for text, slower, faster in TEXTS["saved"]]
@@ -53,9 +40,14 @@ def results(study: OnlineStudy, seconds: Mapping[str, float]) -> Results:
         runs = tuple(Run(seed, _measured(_whole(path))) for seed, path in paths)
         methods.append(Method(name, *TITLES[name], runs, bound=True))
     part = Comparison(
-        "twenty_questions", "Twenty Questions", own="archer", start=START, measures=TEXTS["measures"],
-        curves=TEXTS["curves"], methods=tuple(methods),
-    )  # fmt: skip
+        "twenty_questions",
+        "Twenty Questions",
+        own="archer",
+        start=START,
+        measures=TEXTS["measures"],
+        curves=TEXTS["curves"],
+        methods=tuple(methods),
+    )
     config = load_config(recipe.CONFIG, study.overrides(START, study.first_seed))
     settings: dict[str, Json] = {
         "seeds": list(study.numbers),
@@ -74,7 +66,7 @@ def results(study: OnlineStudy, seconds: Mapping[str, float]) -> Results:
         with_claims([part]),
         tuple(_dialogues(study)),
         settings=settings,
-        provenance=provenance(),
+        provenance=study_results.provenance(),
         seconds=seconds,
         notes=tuple(TEXTS["notes"]),
     )
@@ -86,7 +78,9 @@ def with_claims(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
     methods = {method.name: method for method in part.methods}
     pairs, saved = claims_about(CLAIMS, methods), claims_about(SAVED, methods)
     among = len(pairs) + len(saved)
-    claimed = replace(part, claims=tuple(claim_over_seeds(*claim, "return", among=among) for claim in pairs))
+    claimed = replace(
+        part, claims=tuple(study_results.claim_over_seeds(*claim, "return", among=among) for claim in pairs)
+    )
     if not saved:
         return (claimed,)
     counted = {}
@@ -108,7 +102,8 @@ def with_claims(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
         measures=(GAMES, Measure("reached", "reached it")),
         methods=tuple(counted.values()),
         claims=tuple(
-            claim_over_seeds(*claim, "games", among=among) for claim in claims_about(SAVED, counted)
+            study_results.claim_over_seeds(*claim, "games", among=among)
+            for claim in claims_about(SAVED, counted)
         ),
     )
     return claimed, games
@@ -187,7 +182,7 @@ def _exchanges(game: Trajectory) -> list[tuple[str, str]]:
     ]
 
 
-def _dialogues(study: OnlineStudy) -> Iterator[Dialogue]:
+def _dialogues(study: OnlineStudy) -> Iterator[study_results.Dialogue]:
     """Greedy games of the first seed about the same words: of the start and of ArCHer, the three most changed."""
     before, after = (
         {game.task.task_id: game for game in _whole(study.games(method, study.first_seed, greedy=True))}
@@ -197,6 +192,6 @@ def _dialogues(study: OnlineStudy) -> Iterator[Dialogue]:
     for key in order[:3]:
         for method, games in ((START, before), ("archer", after)):
             game = games[key]
-            turns = tuple(Turn(said, reply or None) for said, reply in _exchanges(game))
+            turns = tuple(study_results.Turn(said, reply or None) for said, reply in _exchanges(game))
             word = game.task.hidden_information
-            yield Dialogue(method, TITLES[method][0], game.reward, solution=word, turns=turns)
+            yield study_results.Dialogue(method, TITLES[method][0], game.reward, solution=word, turns=turns)

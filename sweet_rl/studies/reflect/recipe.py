@@ -13,23 +13,8 @@ from typing import Any, Final
 from sweet_rl import tracking
 from sweet_rl.cli.stage import recorded
 from sweet_rl.pipelines.steps import Step
-from sweet_rl.studies.reflect.worlds import (
-    AMOUNTS,
-    BEST,
-    EXPLORE,
-    HOPS,
-    HOUSEHOLD,
-    LONG,
-    METHODS,
-    MOVED,
-    SETTINGS,
-    TAXI,
-    USUAL,
-    Amount,
-    Method,
-    Online,
-    Tuning,
-)
+from sweet_rl.studies.reflect import worlds as reflect_worlds
+from sweet_rl.studies.reflect.worlds import BEST, EXPLORE, HOPS, HOUSEHOLD, LONG, METHODS, TAXI, USUAL, Method
 from sweet_rl.studies.runner import Chain, call
 from sweet_rl.worlds.alfworld.game import TOMATO
 
@@ -42,13 +27,15 @@ REPOSITORIES: Final = (
 TEST_GAMES = 100  # Of each of the taxi's levels, that every policy is measured on
 WIDTH, LAYERS = 64, 2  # Of policy and reflection model
 
-TRAINING, FINE_TUNING, ONLINE = (SETTINGS[name] for name in ("training", "fine_tuning", "online"))
+TRAINING, FINE_TUNING, ONLINE = (
+    reflect_worlds.SETTINGS[name] for name in ("training", "fine_tuning", "online")
+)
 
 REFLECTION_TEMPERATURE = 0.2  # Of thirty tokens that a tiny model draws at 1 some are wrong
 _AT_ONCE: Final = 256  # Of the teacher's work: what is finished together goes to the disk together
 
 _TOKENIZED = 2_000  # Texts that the tokenizer of a tiny model is learned from, or nearly so many
-_REPEATS = {EXPLORE: 3, MOVED: 3, HOUSEHOLD: 2}  # Of every held-out question and household
+_REPEATS = {EXPLORE: 3, reflect_worlds.MOVED: 3, HOUSEHOLD: 2}  # Of every held-out question and household
 _TEST_SEED = 1_000
 """Added to a seed for its test games: the same ones for all of its policies. The taxi's are drawn anew, from all starts."""
 
@@ -66,7 +53,7 @@ class ReflectStudy:
     iterations: int | None = None
     test_games: int = TEST_GAMES
     worlds: Sequence[str] = USUAL
-    amounts: Mapping[str, Amount] = field(default_factory=lambda: AMOUNTS)
+    amounts: Mapping[str, reflect_worlds.Amount] = field(default_factory=lambda: reflect_worlds.AMOUNTS)
     methods: Mapping[str, Sequence[Method]] = field(default_factory=lambda: METHODS)
     labels: Mapping[str, str] = field(default_factory=dict)
 
@@ -89,13 +76,13 @@ class ReflectStudy:
         name = "reader" if self.amounts[world].copies else "base"
         return self.folder / f"{world}-{name}-{seed}"
 
-    def tuning(self, world: str, kind: str) -> Tuning:
+    def tuning(self, world: str, kind: str) -> reflect_worlds.Tuning:
         usual = self.amounts[world].tuning(kind)
         if not self.sft_updates:
             return usual
         return usual._replace(updates=self.sft_updates * (2 if kind == LONG else 1))
 
-    def online(self, world: str, method: Method) -> Online:
+    def online(self, world: str, method: Method) -> reflect_worlds.Online:
         usual = self.amounts[world].online(method.key)
         return usual._replace(iterations=self.iterations or usual.iterations)
 

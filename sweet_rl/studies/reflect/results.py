@@ -9,22 +9,11 @@ from itertools import accumulate
 from typing import Any, Final
 
 from sweet_rl.errors import DataError
+from sweet_rl.studies import results as study_results
 from sweet_rl.studies.reflect import worlds
 from sweet_rl.studies.reflect.recipe import LAYERS, RANDOM_SHARE, WIDTH, ReflectStudy
 from sweet_rl.studies.reflect.worlds import TAXI
-from sweet_rl.studies.results import (
-    Axes,
-    Comparison,
-    Counted,
-    Measure,
-    Method,
-    Results,
-    Run,
-    claim_over_seeds,
-    claims_about,
-    provenance,
-    texts_of,
-)
+from sweet_rl.studies.results import Axes, Comparison, Counted, Measure, Method, Results, Run, texts_of
 from sweet_rl.types import Json
 
 TEXTS: Final = texts_of(__package__)
@@ -61,7 +50,7 @@ def results(study: ReflectStudy, seconds: Mapping[str, float]) -> Results:
         f"and width {WIDTH}, which learn from an embedded teacher, then online.",
         with_claims([_world(study, world) for world in study.worlds]),
         settings=settings,
-        provenance=provenance(),
+        provenance=study_results.provenance(),
         seconds=seconds,
         notes=tuple(TEXTS["notes"]),
     )
@@ -84,16 +73,27 @@ def _world(study: ReflectStudy, world: str) -> Comparison:
     curve = replace(AXES, changes=found.pop() if len(found) == 1 else ())
     title, text = TITLES[world]
     return Comparison(
-        world, title, own=own.key, text=text, measures=tuple(Measure(name, name) for name in measures),
-        curves=(curve,), methods=tuple(methods),
-    )  # fmt: skip
+        world,
+        title,
+        own=own.key,
+        text=text,
+        measures=tuple(Measure(name, name) for name in measures),
+        curves=(curve,),
+        methods=tuple(methods),
+    )
 
 
 def with_claims(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
-    known = [claims_about(CLAIMS, {method.name: method for method in part.methods}) for part in comparisons]
+    known = [
+        study_results.claims_about(CLAIMS, {method.name: method for method in part.methods})
+        for part in comparisons
+    ]
     among = sum(map(len, known))
     return tuple(
-        replace(part, claims=tuple(claim_over_seeds(*claim, "success", among=among) for claim in claims))
+        replace(
+            part,
+            claims=tuple(study_results.claim_over_seeds(*claim, "success", among=among) for claim in claims),
+        )
         for part, claims in zip(comparisons, known, strict=True)
     )
 

@@ -99,9 +99,12 @@ def two_rounds(study: Study) -> Chain:
     half = study.train_tasks // 2
     first = replace(study, train_tasks=half, prefix=f"{study.prefix}first.")
     second = replace(
-        study, train_tasks=study.train_tasks - half, seed=study.seed + settings.SECOND_ROUND,
-        prefix=f"{study.prefix}second.", agent=str(first.path("sweet")),
-    )  # fmt: skip
+        study,
+        train_tasks=study.train_tasks - half,
+        seed=study.seed + settings.SECOND_ROUND,
+        prefix=f"{study.prefix}second.",
+        agent=str(first.path("sweet")),
+    )
     learned: list[Step] = []
     for once in (first, second):
         learned += [*data(once), *critic(once, "critic", hidden=True), *candidates(once)]

@@ -20,30 +20,14 @@ from sweet_rl.preferences.candidates import Candidates, candidates_from_rows
 from sweet_rl.preferences.pairs import key_of
 from sweet_rl.records import load_trajectories, read_rows
 from sweet_rl.statistics import area_under_curve
-from sweet_rl.studies.results import (
-    Axes,
-    Candidate,
-    Comparison,
-    Counted,
-    Dialogue,
-    Frame,
-    Measure,
-    Method,
-    Points,
-    Results,
-    Run,
-    Strip,
-    Turn,
-    claim_over_tasks,
-    provenance,
-    texts_of,
-)
+from sweet_rl.studies import results as study_results
+from sweet_rl.studies.results import Axes, Comparison, Counted, Dialogue, Frame, Measure, Method, Run, Strip
 from sweet_rl.studies.sweet import settings
 from sweet_rl.studies.sweet.recipe import DESIGNERS
 from sweet_rl.studies.sweet.settings import LINES, Study
 from sweet_rl.types import Json, Trajectory
 
-TEXTS: Final = texts_of(__package__)
+TEXTS: Final = study_results.texts_of(__package__)
 METHODS: Final[Mapping[str, tuple[str, str]]] = TEXTS["methods"]
 CLAIMS: Final[list[tuple[str, str]]] = TEXTS["claims"]
 MEASURES: Final[tuple[Measure, ...]] = TEXTS["measures"]
@@ -52,7 +36,7 @@ PICTURE_WIDTH = 360  # Pixels of a page in the report; what is below 1.5 times t
 TURNS: Final = [Measure(f"in {n}", f"{n} turns", "share", "behaviour", "turns") for n in range(1, 11)]
 
 
-def results(study: Study, seconds: Mapping[str, float]) -> Results:
+def results(study: Study, seconds: Mapping[str, float]) -> study_results.Results:
     dialogues = {}
     for name in measured_in(study):
         dialogues[name] = load_trajectories(study.measured(name))
@@ -76,7 +60,7 @@ def results(study: Study, seconds: Mapping[str, float]) -> Results:
             Method("critic", "the critic", runs=(Run(study.seed, curves=_curves(study, "critic")),)),
         ),
         claims=tuple(
-            claim_over_tasks(text, ("sweet", won["sweet"]), (worse, won[worse]))
+            study_results.claim_over_tasks(text, ("sweet", won["sweet"]), (worse, won[worse]))
             for text, worse in CLAIMS
             if worse in won
         ),
@@ -84,7 +68,7 @@ def results(study: Study, seconds: Mapping[str, float]) -> Results:
     success = {name: success_of(study, name)["mean"] for name in ("warm_start", *choosing_agents(study))}
     chosen = comparison_at_test_time("test_time", {study.seed: success}, "A critic chooses at test time")
     pages, strips = page_results(study) if study.page_tasks else (None, ())
-    return Results(
+    return study_results.Results(
         "sweet",
         "SWEET-RL and its rivals in the mini benchmark",
         f"World {study.world!r}, seed {study.seed}: {study.train_tasks} tasks, {study.repeats} dialogues "
@@ -94,7 +78,7 @@ def results(study: Study, seconds: Mapping[str, float]) -> Results:
         tuple(_dialogues(study, dialogues)),
         strips,
         settings_of(study),
-        provenance(),
+        study_results.provenance(),
         seconds,
         failures=tuple(f"{METHODS[name][0]}: {n} test episodes failed." for name, n in failed.items() if n),
     )
@@ -224,7 +208,7 @@ def _logged(study: Study, name: str) -> list[dict[str, Json]]:
     return [row for row in rows if "loss" in row and "step" in row]
 
 
-def _curves(study: Study, name: str) -> dict[str, Points]:
+def _curves(study: Study, name: str) -> dict[str, study_results.Points]:
     found: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for row in _logged(study, name):
         found["loss"].append((row["step"], row["loss"]))
@@ -276,12 +260,14 @@ def _dialogue(name: str, trajectory: Trajectory, rows: Sequence[Candidates]) -> 
         texts = [candidate.text for candidate in row.candidates]
         counts, scores = Counter(texts), dict(zip(texts, row.scores or (), strict=True))
         verdicts = dict(zip(texts, verdicts_of(row), strict=True))
-        found = [Candidate(text, scores[text], counts[text], str(verdicts[text])) for text in counts]
+        found = [
+            study_results.Candidate(text, scores[text], counts[text], str(verdicts[text])) for text in counts
+        ]
         candidates = tuple(sorted(found, key=lambda one: math.inf if one.score is None else -one.score))
         reply = history[place].content
         human = history[place + 1].content if place + 1 < len(history) else None
         score = next((each.score for each in candidates if each.text == reply), None)
-        turns.append(Turn(reply, human, str(verdict), score, candidates))
+        turns.append(study_results.Turn(reply, human, str(verdict), score, candidates))
     task = trajectory.task
     title = METHODS[name][0]
     return Dialogue(name, title, trajectory.reward, task.problem_description, task.ground_truth, tuple(turns))
@@ -347,7 +333,7 @@ def page_results(study: Study) -> tuple[Comparison, tuple[Strip, ...]]:
     )
 
 
-def _way_up(rows: Sequence[Mapping[int, float]]) -> Points:
+def _way_up(rows: Sequence[Mapping[int, float]]) -> study_results.Points:
     """The mean grade by turn; a dialogue that has ended keeps its last grade."""
     found = []
     kept = dict.fromkeys(range(len(rows)), 0.0)

@@ -201,9 +201,11 @@ def test_trades_their_extras_and_the_first_tasks_are_always_these():
     assert [count[extra] for extra in extras.EXTRAS] == [12, 13, 14, 12, 11, 12, 14, 13, 17, 13, 16, 13]
     tasks = load_tasks("mini:trades=10:train", num_tasks=4)
     assert [(named(task), *charged(task)) for task in tasks] == [
-        ("printer", "wrapping", "cleaning"), ("grocer", "delivery", "polishing"),
-        ("florist", "storage", "cleaning"), ("bakery", "insurance", "cleaning"),
-    ]  # fmt: skip
+        ("printer", "wrapping", "cleaning"),
+        ("grocer", "delivery", "polishing"),
+        ("florist", "storage", "cleaning"),
+        ("bakery", "insurance", "cleaning"),
+    ]
     assert tasks[0].ground_truth == extras.source({"wrapping": 3, "cleaning": 9})
     assert tasks[0].row["trades"] == 10
     assert load_tasks("mini:trades=10:train", num_tasks=9)[:4] == tasks

@@ -12,17 +12,8 @@ from PIL import Image, ImageDraw
 from sweet_rl.browsers import Box, PageContext, RenderedPage
 from sweet_rl.browsers.page import extract_html
 from sweet_rl.errors import UsageError
-from sweet_rl.mini.frontend.agents import (
-    BlankDesigner,
-    Block,
-    Canvas,
-    GenericDesigner,
-    ImproverDesigner,
-    TargetDesigner,
-    Words,
-    apply_remarks,
-    sketch,
-)
+from sweet_rl.mini.frontend import agents
+from sweet_rl.mini.frontend.agents import Block, Canvas, TargetDesigner, Words, apply_remarks, sketch
 from sweet_rl.mini.frontend.human import ALIKE, NOTHING_SHOWN, ScriptedViewer
 from sweet_rl.mini.frontend.scene import parse_page
 from sweet_rl.types import Message, Observation, UserContext
@@ -288,8 +279,8 @@ def act(policy, *turns, task_id="t"):
 @pytest.mark.parametrize(
     "policy",
     [
-        BlankDesigner(), GenericDesigner(), TargetDesigner({"t": "<p>the page</p>"}),
-        ImproverDesigner(max_turns=1),
+        agents.BlankDesigner(), agents.GenericDesigner(), TargetDesigner({"t": "<p>the page</p>"}),
+        agents.ImproverDesigner(max_turns=1),
     ],
     ids=lambda policy: policy.name,
 )  # fmt: skip
@@ -324,7 +315,7 @@ def test_the_sketch_is_made_of_the_description():
 
 
 def test_the_improver_goes_on_until_told_or_out_of_turns():
-    improver = ImproverDesigner(max_turns=3)
+    improver = agents.ImproverDesigner(max_turns=3)
     first = act(improver)
     assert parse_published(first).answer is None
     assert extract_html(first)[1] == sketch(DESCRIPTION).html()
