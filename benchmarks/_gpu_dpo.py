@@ -138,44 +138,18 @@ def _settings(shape: Shape, data: Data, device: str, folder: str, *, tree: bool,
 
 
 def trl(shape: Shape, data: Data, device: str, *, at_once: bool) -> Clock:
-    from _step_pairs import tokenizer_of_words
+    from _step_pairs import tokenizer_of_words, train_by_trl
     from datasets import Dataset
-    from trl import DPOConfig, DPOTrainer
 
     tokenizer = tokenizer_of_words(shape.vocabulary)
     tokenizer.pad_token = tokenizer.eos_token
-    clock = Clock(device)
-    size = data.pairs_of_step if at_once else 1
-    with tempfile.TemporaryDirectory() as folder:
-        config = DPOConfig(
-            output_dir=folder,
-            per_device_train_batch_size=size,
-            gradient_accumulation_steps=data.pairs_of_step // size,
-            num_train_epochs=1,
-            max_length=None,
-            precompute_ref_log_probs=True,
-            learning_rate=1e-5,
-            report_to=[],
-            save_strategy="no",
-            logging_strategy="no",
-            disable_tqdm=True,
-            use_cpu=not on_gpu(device),
-            bf16=on_gpu(device),
-            optim="adamw_torch_fused" if on_gpu(device) else "adamw_torch",
-            gradient_checkpointing=shape.checkpointing,
-            gradient_checkpointing_kwargs={"use_reentrant": False},
-        )
-        trainer = DPOTrainer(
-            model=made(shape, device),
-            args=config,
-            train_dataset=Dataset.from_list(
-                [_texts(pair, tokenizer) for pair in data.pairs(shape.vocabulary)]
-            ),
-            processing_class=tokenizer,
-            peft_config=_lora(shape) if shape.lora_rank else None,
-            callbacks=[callback(clock)],
-        )
-        trainer.train()
+    clock, gpu = Clock(device), on_gpu(device)
+    rows = Dataset.from_list([_texts(pair, tokenizer) for pair in data.pairs(shape.vocabulary)])
+    beside = {"peft_config": _lora(shape) if shape.lora_rank else None, "callbacks": [callback(clock)]}
+    how = {"max_length": None, "use_cpu": not gpu, "bf16": gpu, "optim": f"adamw_torch{'_fused' * gpu}"}
+    how |= {"gradient_checkpointing_kwargs": {"use_reentrant": False}}
+    how |= {"gradient_checkpointing": shape.checkpointing}
+    train_by_trl(made(shape, device), rows, tokenizer, data.pairs_of_step, at_once, beside, **how)
     return clock
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -163,3 +164,18 @@ def tokenizer_of_words(vocabulary: int) -> Any:
     )
     fast.chat_template = TEMPLATE
     return fast
+
+
+def train_by_trl(
+    model: Any, rows: Any, tokenizer: Any, pairs: int, at_once: bool, beside: dict[str, Any], **how: Any
+) -> None:
+    """TRL's DPOTrainer in steps of so many pairs, all of them at once or one by one; `beside` and `how` are its own."""
+    from trl import DPOConfig, DPOTrainer
+
+    size = pairs if at_once else 1
+    how |= {"per_device_train_batch_size": size, "gradient_accumulation_steps": pairs // size}
+    how |= {"num_train_epochs": 1, "precompute_ref_log_probs": True, "learning_rate": 1e-5, "report_to": []}
+    how |= {"save_strategy": "no", "logging_strategy": "no", "disable_tqdm": True}
+    with tempfile.TemporaryDirectory() as folder:
+        given = {"args": DPOConfig(output_dir=folder, **how), "train_dataset": rows, **beside}
+        DPOTrainer(model=model, processing_class=tokenizer, **given).train()

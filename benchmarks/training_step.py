@@ -24,7 +24,15 @@ from pathlib import Path
 from typing import Any
 
 from _measure import Clock, callback, flags, heading, in_a_process, save, show
-from _step_pairs import colbench_turns, lengthened, mini_turns, pairs_of, save_model, word_tokenizer
+from _step_pairs import (
+    colbench_turns,
+    lengthened,
+    mini_turns,
+    pairs_of,
+    save_model,
+    train_by_trl,
+    word_tokenizer,
+)
 
 
 def main() -> None:
@@ -145,37 +153,15 @@ def run_ours(folder: Path, arguments: argparse.Namespace, *, tree: bool = True) 
 
 
 def run_trl(folder: Path, arguments: argparse.Namespace, *, at_once: bool = True) -> dict[str, Any]:
-    from datasets import load_dataset
+    from datasets import Dataset
     from transformers import AutoModelForCausalLM, AutoTokenizer
-    from trl import DPOConfig, DPOTrainer
 
     clock = _watched()
-    size = arguments.pairs_per_turn if at_once else 1
-    with tempfile.TemporaryDirectory() as out:
-        config = DPOConfig(
-            output_dir=out,
-            per_device_train_batch_size=size,
-            gradient_accumulation_steps=arguments.pairs_per_turn // size,
-            num_train_epochs=1,
-            max_length=20_000,
-            precompute_ref_log_probs=True,
-            learning_rate=1e-5,
-            report_to=[],
-            save_strategy="no",
-            logging_strategy="no",
-            disable_tqdm=True,
-            use_cpu=True,
-            bf16=False,
-            gradient_checkpointing=False,
-        )
-        data = load_dataset("json", data_files=str(folder / "pairs.jsonl"), split="train", cache_dir=out)
-        trainer = DPOTrainer(
-            model=AutoModelForCausalLM.from_pretrained(folder / "model", dtype="float32"),
-            args=config,
-            train_dataset=data,
-            processing_class=AutoTokenizer.from_pretrained(folder / "model"),
-        )
-        trainer.train()
+    rows = Dataset.from_list([json.loads(line) for line in (folder / "pairs.jsonl").read_text().splitlines()])
+    model = AutoModelForCausalLM.from_pretrained(folder / "model", dtype="float32")
+    tokenizer = AutoTokenizer.from_pretrained(folder / "model")
+    how = {"max_length": 20_000, "use_cpu": True, "bf16": False, "gradient_checkpointing": False}
+    train_by_trl(model, rows, tokenizer, arguments.pairs_per_turn, at_once, {}, **how)
     return clock.result()
 
 
