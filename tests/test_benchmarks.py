@@ -43,7 +43,9 @@ def test_what_is_there_is_not_run_again_and_another_warm_start_is_refused(tmp_pa
     monkeypatch.setattr(mini, "_run", ran.append)
     monkeypatch.setattr(mini, "results", lambda study, seconds: None)
     monkeypatch.setattr(
-        mini, "numbers_of", lambda found, study: {name: {"success": 0.5} for name in mini.measured_in(study)}
+        mini,
+        "numbers_of",
+        lambda found, study: {name: {"success": 0.5} for name in mini.sweet_results.measured_in(study)},
     )
     mini.main()
     mini.main()
