@@ -444,18 +444,15 @@ class CityOracle:
 
 
 def city_named(name: str) -> City:
-    found = cities().get(name) or _by_plain_name().get(plain(name).replace(", ", ","))
+    asked = plain(name).replace(", ", ",")
+    alike = (city for key, city in cities().items() if plain(key).replace(", ", ",") == asked)
+    found = cities().get(name) or next(alike, None)
     if found is None:
         raise UsageError(
             f"The city oracle knows the 91 cities of Guess My City, got {name!r}; give one of them as "
             "'City, Country', or another oracle for other cities."
         )
     return found
-
-
-@cache
-def _by_plain_name() -> dict[str, City]:
-    return {plain(key).replace(", ", ","): city for key, city in cities().items()}
 
 
 @lru_cache(maxsize=65536)
