@@ -386,7 +386,16 @@ class Speaker:
                     part = self.clause(value, negated=negated)
                     parts.append(f"({part})" if isinstance(value, ast.BoolOp) else part)
                 word = " and " if isinstance(both, ast.And) != negated else " or "
-                return word.join([parts[0], *(_without_subject(part, parts[0]) for part in parts[1:])])
+                said = parts[:1]
+                for part in parts[1:]:  # a subject is named once: "x is 3 or x is 4" -> "x is 3 or is 4"
+                    for verb in (" is ", " are "):
+                        subject, found, rest = part.partition(verb)
+                        if found and "(" not in parts[0] and parts[0].startswith(subject + verb):
+                            said.append(verb.lstrip() + rest)
+                            break
+                    else:
+                        said.append(part)
+                return word.join(said)
             case ast.Compare(left=left, ops=[first, second], comparators=[middle, right]):
                 mirrored = _MIRRORED.get(type(first))
                 if mirrored is None or negated or type(second) not in _WORDS:
@@ -464,12 +473,3 @@ class Speaker:
                 apart = edge >= limit if upward else edge <= limit
                 return self.clause(current) if apart else None
         return None
-
-
-def _without_subject(part: str, first: str) -> str:
-    """Drop a subject that the clause before has named: "x is 3 or x is 4" -> "x is 3 or is 4"."""
-    for verb in (" is ", " are "):
-        subject, found, rest = part.partition(verb)
-        if found and "(" not in first and first.startswith(subject + verb):
-            return verb.lstrip() + rest
-    return part

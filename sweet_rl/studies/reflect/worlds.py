@@ -108,16 +108,12 @@ SETTINGS: Final[dict[str, Any]] = tomllib.loads(
 )
 
 
-AMOUNTS: Final = {
-    world: Amount(
-        **{
-            name: (Online if len(value) == 3 else Tuning)(*value) if isinstance(value, list) else value
-            for name, value in given.items()
-            if name != "compared"
-        }
-    )
-    for world, given in SETTINGS["worlds"].items()
-}
+def _amount(*, compared: object, **given: Any) -> Amount:
+    rows = {name: (Online if len(e) == 3 else Tuning)(*e) for name, e in given.items() if isinstance(e, list)}
+    return Amount(**{**given, **rows})
+
+
+AMOUNTS: Final = {world: _amount(**given) for world, given in SETTINGS["worlds"].items()}
 
 METHODS: Final[Mapping[str, Sequence[Method]]] = {  # What is compared in each world
     world: tuple(Method(**{"key": name, **SETTINGS["methods"][name]}) for name in given["compared"])
