@@ -43,7 +43,7 @@ _ASKED = re.compile(r"Do you charge for (\w+)\?")
 _NAMED = re.compile(r"^They are (\w+) and (\w+)\.$", re.MULTILINE)
 _TOLD = re.compile(r'If "(\w+)" is in the extras, the price goes up by (\d+)\.')
 
-_SOURCE = re.compile(
+SOURCE = re.compile(
     r'def total\(price, extras\):\n(    if "\w+" in extras:\n        price \+= \d+\n)*    return price'
 )
 
@@ -112,10 +112,6 @@ def source(charges: Mapping[str, int]) -> str:
         if extra in charges:
             lines += [f'    if "{extra}" in extras:', f"        price += {charges[extra]}"]
     return "\n".join([*lines, "    return price"])
-
-
-def is_source(text: str) -> bool:
-    return _SOURCE.fullmatch(text) is not None
 
 
 def _charged(rng: Random, usually: Sequence[str]) -> set[str]:

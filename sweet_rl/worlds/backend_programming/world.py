@@ -144,7 +144,7 @@ SIZES = {"train": 1000, "dev": 500, "test": 500}
 def good_turn(solution: str, messages: Sequence[Message], turn: str) -> bool | None:
     """By the oracle of the mini worlds about extras; None for other functions."""
     extras = import_module("sweet_rl.mini.backend.extras")
-    return bool(extras.judge(solution, messages, turn).good) if extras.is_source(solution) else None
+    return bool(extras.judge(solution, messages, turn).good) if extras.SOURCE.fullmatch(solution) else None
 
 
 def refuses(tasks: Sequence[Task]) -> str:
