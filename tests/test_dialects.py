@@ -24,10 +24,8 @@ from sweet_rl.types import Message, Observation
 from tests.test_openai_client import OK, ask, client_of, says
 
 BODY = {"model": "m", "temperature": 0, "top_p": 1.0, "max_tokens": 4096, "seed": 7, "top_k": 0, "min_p": 0.0}
-BODY |= {
-    "messages": [{"role": "system", "content": "Rules."}, {"role": "user", "content": "Hi."}],
-    "repetition_penalty": 1.0,
-}
+BODY["messages"] = [{"role": "system", "content": "Rules."}, {"role": "user", "content": "Hi."}]
+BODY["repetition_penalty"] = 1.0
 FOLDED = [{"role": "user", "content": "Rules.\n\nHi."}]
 
 
@@ -326,13 +324,8 @@ def test_what_a_server_did_is_asked_for_again_and_then_a_failure(name, any_reply
 
 
 def test_a_reply_in_pieces_is_put_together():
-    pieces = [
-        ("role", "assistant"),
-        ("reasoning", "h"),
-        ("reasoning", "m"),
-        ("content", "H"),
-        ("content", "i"),
-    ]
+    pieces = [("role", "assistant"), ("reasoning", "h"), ("reasoning", "m")]
+    pieces += [("content", "H"), ("content", "i")]
     frames = [{"choices": [{"index": 0, "delta": {name: value}}]} for name, value in pieces]
     end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "length"}]}
     text = "".join(f"data: {json.dumps(frame)}\n\n" for frame in [*frames, end])

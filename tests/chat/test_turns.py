@@ -28,12 +28,8 @@ TEMPLATES = {
         "{% if add_generation_prompt %}{{ '### assistant:\n' }}{% endif %}"
     ),
 }
-HEADERS = {
-    "llama-3": "<|header|>assistant<|end_header|>\n\n",
-    "qwen": "<|header|>assistant\n",
-    "mistral": "[/INST]",
-    "gpt-2": "### assistant:\n",
-}
+HEADERS = {"llama-3": "<|header|>assistant<|end_header|>\n\n", "qwen": "<|header|>assistant\n"}
+HEADERS |= {"mistral": "[/INST]", "gpt-2": "### assistant:\n"}
 THINKING = (  # history without thoughts, a prompt that opens one, thoughts of the last turn: as Qwen3.5 has them
     "{% for m in messages %}<|header|>{{ m.role }}\n{% if m.role == 'assistant' and loop.last %}<think>\n"
     "{{ m.reasoning_content if m.reasoning_content is defined else '' }}\n</think>\n\n{% endif %}"
@@ -78,9 +74,8 @@ def test_messages_become_a_prompt_and_a_completion_for_each_turn(family):
     _, template = family
     messages = dialogue()
     turns = template.turns(messages)
-    assert [(turn.text, turn.end, turn.lead) for turn in turns] == [
-        (text, "<|end_turn|>", "") for text in SAID
-    ]
+    found = [(turn.text, turn.end, turn.lead) for turn in turns]
+    assert found == [(text, "<|end_turn|>", "") for text in SAID]
     assert [turn.prompt for turn in turns] == [template.chat.render(messages[:place]) for place in (1, 3, 5)]
     assert template.turns(messages, first=3) == turns[1:]
 

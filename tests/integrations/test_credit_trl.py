@@ -39,10 +39,8 @@ def policy(folder):
 
 def trainer_of(kind, folder, output, rewards, data, *, steps=3, **more):
     model, tokenizer = policy(folder)
-    more |= {
-        "args": trl.GRPOConfig(str(output), max_steps=steps, **SETTINGS),
-        "train_dataset": Dataset.from_list(data),
-    }
+    more["args"] = trl.GRPOConfig(str(output), max_steps=steps, **SETTINGS)
+    more["train_dataset"] = Dataset.from_list(data)
     return kind(model=model, processing_class=tokenizer, reward_funcs=rewards, **more)
 
 

@@ -150,10 +150,8 @@ def test_what_verl_has_played_is_credited(rows, critic):
     solutions = np.array(
         [{"style": "rule", "ground_truth": told[row["task_id"]]} for row in rows], dtype=object
     )
-    played = DataProto.from_dict(
-        {name: data.batch[name] for name in kept},
-        {"uid": data.non_tensor_batch["uid"], "reward_model": solutions},
-    )
+    others = {"uid": data.non_tensor_batch["uid"], "reward_model": solutions}
+    played = DataProto.from_dict({name: data.batch[name] for name in kept}, others)
     found = credited(played, critic, tiny_tokenizer())
     for name in ("response_mask", "rm_scores", "token_level_rewards", "advantages", "returns"):
         torch.testing.assert_close(found.batch[name], wanted.batch[name], atol=1e-5, rtol=1e-5)

@@ -302,10 +302,8 @@ def test_openrlhf_reads_the_texts_as_training_here(sampled, pair, tok, tmp_path)
     data = SimpleNamespace(prompt_key="prompt", chosen_key="chosen", rejected_key="rejected")
     strategy = SimpleNamespace(args=SimpleNamespace(data=data))
     how = {"is_dpo": True, "num_processors": 1}
-    read, end = (
-        package.RewardDataset(Dataset.from_list(rows), tok, 10_000, strategy, **how),
-        [tok.eos_token_id],
-    )
+    read = package.RewardDataset(Dataset.from_list(rows), tok, 10_000, strategy, **how)
+    end = [tok.eos_token_id]
     trained = as_trained_here(tmp_path, tok)
     wanted = [[ids if ids[-1:] == end else ids + end for ids in sides] for sides in trained]
     assert [[read[i][0][0].tolist(), read[i][2][0].tolist()] for i in range(2)] == wanted

@@ -56,13 +56,8 @@ def test_a_turn_that_is_no_text_is_refused_and_the_episode_goes_on(said):
 
 async def test_a_human_at_a_url():
     async with serving() as url:
-        choice = {
-            "world": "code",
-            "tasks": "mini:test",
-            "num_tasks": 1,
-            "human": "scripted",
-            "human_url": url,
-        }
+        choice = {"world": "code", "tasks": "mini:test", "num_tasks": 1}
+        choice |= {"human": "scripted", "human_url": url}
         async with open_world(choice_of(choice)) as world, world.episode() as episode:
             turn = await episode.step("What should it return?")
             assert turn.text and not turn.over

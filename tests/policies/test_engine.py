@@ -58,9 +58,8 @@ def mixed(count=70):
     texts = [words(draw, 60) for _ in range(8)]
     for seed in range(count):
         ids, length = draw.choice(texts)[: draw.randint(1, 60)], draw.randint(1, 40)
-        temperature, top_k, top_p = (
-            draw.choice(some) for some in ([0.0, 0.7, 1.0], [0, 0, 5], [1.0, 1.0, 0.9])
-        )
+        temperature = draw.choice([0.0, 0.7, 1.0])
+        top_k, top_p = draw.choice([0, 0, 5]), draw.choice([1.0, 1.0, 0.9])
         found.append(Request(ids, length, temperature, seed, top_k, top_p))
     return found
 

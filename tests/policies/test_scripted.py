@@ -25,9 +25,8 @@ from sweet_rl.worlds.text_games import ACTION_HEAD as TAXI
 from sweet_rl.worlds.text_games import TextGameEnv
 from sweet_rl.worlds.twenty_questions import TwentyQuestionsEnv
 
-REQUEST = (
-    "Price my cart.The signature of the function is: def price(items, discount=0.1, *, unit: str = 'a)')"
-)
+SIGNATURE = "def price(items, discount=0.1, *, unit: str = 'a)')"
+REQUEST = f"Price my cart.The signature of the function is: {SIGNATURE}"
 
 
 def act(policy, observation):
@@ -39,10 +38,8 @@ def test_known_answers_are_handed_in_at_once(kind, observe):
     policy = kind({"a": "def f():\n    return 1\n"}, system_prompt="Rules.")
     generation = act(policy, observe("Do it.", task_id="a"))
     said = generation.completion
-    assert (said.text, said.finish_reason) == (
-        "I WANT TO ANSWER:\ndef f():\n    return 1\n",
-        FinishReason.STOP,
-    )
+    assert said.text == "I WANT TO ANSWER:\ndef f():\n    return 1\n"
+    assert said.finish_reason is FinishReason.STOP
     assert generation.input == "### system:\nRules.\n\n### user:\nDo it.\n\n### assistant:\n"
     with pytest.raises(UsageError, match=f"{policy.name} agent was given no answer for the task 'b'"):
         act(policy, observe("Do it.", task_id="b"))

@@ -42,14 +42,11 @@ def seen(monkeypatch):
 
 
 def test_the_recorded_input_is_what_the_model_read_with_one_begin_token(tiny_llama, observe, seen):
-    policy, tokenizer = (
-        TransformersPolicy(tiny_llama, system_prompt="Rules.", max_new_tokens=5),
-        tiny_tokenizer(),
-    )
+    policy = TransformersPolicy(tiny_llama, system_prompt="Rules.", max_new_tokens=5)
     (generation,) = play(policy, observe("Hi."))
     assert generation.input.startswith(f"{BEGIN}<|header|>system<|end_header|>\n\nRules.")
     assert generation.input.endswith("<|header|>assistant<|end_header|>\n\n")
-    (request,) = seen
+    (request,), tokenizer = seen, tiny_tokenizer()
     assert tokenizer.decode(request.prompt_ids) == generation.input
     assert request.prompt_ids.count(tokenizer.bos_token_id) == 1
 

@@ -149,9 +149,8 @@ def ask(contexts, *, server=None, **settings):
 
 
 def test_both_pictures_pass_the_strict_schema():
-    assert problems(
-        {"messages": [{"role": "tool", "content": [{"type": "image"}]}], "n": 1}
-    )  # it sees something
+    wrong = {"messages": [{"role": "tool", "content": [{"type": "image"}]}], "n": 1}
+    assert problems(wrong)  # it sees something
     replies, bodies = ask([context(), context(draft=False)])
     assert [reply.content for reply in replies] == ["Bluer, please."] * 2
     assert not any(reply.failure for reply in replies)

@@ -180,13 +180,10 @@ RIVER = {"task_id": "twenty_questions/7", "problem_description": "Questions:\n"}
 RIVER |= {"ground_truth": "river", "hidden_information": "river"}
 ERRAND = "Find me a blue kettle, and price lower than 30.00 dollars"
 KETTLE = {"task_id": "webshop/3", "problem_description": "Buy what the shop's first page asks for."}
-KETTLE |= dict.fromkeys(("ground_truth", "hidden_information"), '{"asin": "B000000003"}') | {
-    "instruction": ERRAND
-}
-ISLAND = {
-    "task_id": "lantern/5",
-    "problem_description": "You are on an island. Light the great lantern again.",
-}
+KETTLE |= dict.fromkeys(("ground_truth", "hidden_information"), '{"asin": "B000000003"}')
+KETTLE["instruction"] = ERRAND
+ISLAND = {"task_id": "lantern/5", "ground_truth": "100 points"}
+ISLAND["problem_description"] = "You are on an island. Light the great lantern again."
 ISLAND |= {"ground_truth": "100 points"}
 
 

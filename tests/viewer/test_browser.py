@@ -41,9 +41,8 @@ def either(request, browser, exported):
 def test_list_summary_and_first_row(viewer):
     either = viewer.open()
     assert either.count == "9 rows of 9"
-    success = (
-        "41.7 %[6.8, 87.5] · published 41.7 %"  # 1/3 and 1/2 of two tasks' rows; what failed is in no mean
-    )
+    # 1/3 and 1/2 of two tasks' rows; what failed is in no mean
+    success = "41.7 %[6.8, 87.5] · published 41.7 %"
     assert either.texts("#figures dd") == ["94 tasks", success, "51.7 %published 50.0 %", "2"]
     assert either.texts("#figures dt") == ["Rows", "Success", "Tests passed", "Failed"]
     stops = ["4 Answered", "2 Not recorded", "1 Turn limit", "1 Policy failed", "1 World failed"]

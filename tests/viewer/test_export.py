@@ -162,9 +162,8 @@ def says(role, content):
     return {"role": role, "content": content}
 
 
-PARTS = [
-    {"type": name, name: text} for name, text in (("reasoning", "Easy."), ("text", "4"), ("image", "data:,"))
-]
+SAID = (("reasoning", "Easy."), ("text", "4"), ("image", "data:,"))
+PARTS = [{"type": name, name: text} for name, text in SAID]
 SAMPLES = [
     {"id": 1, "epoch": 2, "input": "2+2?", "target": ["4", "four"]}
     | {"messages": [says("system", "Be brief."), says("user", "attachment://abc"), says("assistant", PARTS)]}

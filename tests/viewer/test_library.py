@@ -62,12 +62,8 @@ def opened(*paths):
 
 def test_a_folder_is_what_its_files_hold(run):
     library, files = opened(run)
-    kinds = {
-        "a.jsonl": "code",
-        "a.credit.critic.jsonl": "credit",
-        "ranked.jsonl": "turns",
-        "pairs.jsonl": "pairs",
-    }
+    kinds = {"a.jsonl": "code", "a.credit.critic.jsonl": "credit"}
+    kinds |= {"ranked.jsonl": "turns", "pairs.jsonl": "pairs"}
     kinds |= {"policy/metrics.jsonl": "metrics", "policy/report.json": "report", "policy/run.json": "record"}
     kinds |= {"a.report.json": "report", "run.json": "record"}
     assert {name: one.kind for name, one in files.items()} == kinds

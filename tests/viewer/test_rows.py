@@ -101,10 +101,8 @@ def test_thoughts_are_given_only_where_there_are_any(trajectories):
 
 
 def test_raw_output_is_given_where_it_is_not_thoughts_and_visible_text(trajectories):
-    more = {
-        "I think. OUTPUT:visible": {"thoughts": "I think."},
-        "visible and more": {"output": "visible and more"},
-    }
+    more = {"I think. OUTPUT:visible": {"thoughts": "I think."}}
+    more |= {"visible and more": {"output": "visible and more"}}
     for output, shown in ({"visible": {}, "OUTPUT:visible": {}} | more).items():
         turn = replace(trajectories[0].dialogue_history[1], content="visible", output=output, input="")
         (message,) = code.row(replace(trajectories[0], dialogue_history=(turn,)))["messages"]

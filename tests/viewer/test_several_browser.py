@@ -51,10 +51,9 @@ def several(browser, application):
 def test_files_are_listed_by_what_they_hold_and_looked_at_together(several):
     several.driver.get(f"{several.address}?files")
     several.until("return document.querySelector('.page-head')")
-    parts = (
-        "Results (2 runs), Trainings (1), Trajectories (2), Turns with candidates (1), Preference pairs (1)"
-    )
-    assert ", ".join(several.texts(".page h3")) == f"{parts}, Training metrics (1), Reports (1)"
+    parts = "Results (2 runs), Trainings (1), Trajectories (2), Turns with candidates (1)"
+    rest = "Preference pairs (1), Training metrics (1), Reports (1)"
+    assert ", ".join(several.texts(".page h3")) == f"{parts}, {rest}"
     boxes = several.all(".files:not(.runs-table) input")
     boxes[0].click()
     boxes[2].click()
@@ -155,9 +154,8 @@ def test_the_critics_view_of_every_turn(several):
     several.script(unfold, "2 alternatives")
     assert several.texts(".candidates .said") == [ATTACK, "worse"]
     assert several.texts(".candidates td:first-child") == ["+0.75", "+0.25"]
-    several.open(
-        "#mini-test-0007/1?in=a.jsonl"
-    )  # missing scores say why below the strip, for fingers and paper
+    # missing scores say why below the strip, for fingers and paper
+    several.open("#mini-test-0007/1?in=a.jsonl")
     note = several.text(".strip figcaption")
     assert "2 scores missing: prompt and turn are longer than the critic's context" in note
 
