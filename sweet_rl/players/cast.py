@@ -453,10 +453,9 @@ class Cast:
         except BaseException:
             await client.close()
             raise
-        said: dict[str, Any] = (
-            {} if human.env_system_prompt is None else {"system_prompt": human.env_system_prompt}
-        )
-        said |= {"options": self.options, "max_tokens": human.env_max_tokens}
+        said: dict[str, Any] = {"options": self.options, "max_tokens": human.env_max_tokens}
+        if human.env_system_prompt is not None:
+            said["system_prompt"] = human.env_system_prompt
         return world.user.make_human(client, model, prompt=template, **said)
 
     async def _model_offered(self, client: OpenAIClient) -> str:
