@@ -67,8 +67,8 @@ class TokenizerChat:
     def __init__(self, tokenizer: Any) -> None:
         name = tokenizer.name_or_path
         if not tokenizer.chat_template:
-            repair = "put chat_template.jinja there"
-            raise UsageError(f"The tokenizer of {name!r} has no chat template: {repair}.")
+            why = f"The tokenizer of {name!r} has no chat template: put chat_template.jinja there."
+            raise UsageError(why)
         self.tokenizer = tokenizer
         self._in_parts = self.folds_system = False
         self._in_parts = not self._shows(Message("user", _PROBE))
