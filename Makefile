@@ -130,7 +130,7 @@ dist: install  ## sdist and wheel, in dist/
 test-dist: dist  ## the wheel in an empty environment, and whether every extra can be installed
 	SWEET_RL_WHEEL=$$(echo $(CURDIR)/dist/*.whl) $(BIN)/pytest tests/test_dist.py
 
-bench: install  ## rollout, worlds, grading, start-up: what docs/benchmarks.md describes
+bench: install  ## rollout, worlds, grading, start-up: what docs/results.md#time-and-memory describes
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/grading.py
 	$(BIN)/python benchmarks/rollout.py

@@ -93,7 +93,7 @@ def test_the_page_says_what_a_gpu_gave(bench):
     from gpu import lines_of
 
     kept = json.loads((ROOT / "benchmarks/results/gpu_h100.json").read_text())
-    page = (ROOT / "docs/performance.md").read_text().splitlines()
+    page = (ROOT / "benchmarks/results/README.md").read_text().splitlines()
     lines = [line for line in lines_of(kept["alone"]) if line]
     assert len(lines) == 2 * 2 + len(kept["alone"])
     assert [line for line in page if line in lines and not line.startswith("|---")] == [
