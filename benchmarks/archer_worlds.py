@@ -5,7 +5,7 @@ report.html with the curves: whether each configuration learns at this size. Of 
 the policy's learning rate alone was chosen, between two, on a development seed of lantern.
 
 Run: python benchmarks/archer_worlds.py [--worlds guess_my_city,lantern,webshop] [--seeds 3]
-     [--folder FOLDER] [--plot docs/images/archer_worlds.png]
+     [--folder FOLDER] [--plot outputs/archer_worlds.png]
 (resumes where it stopped)
 """
 
