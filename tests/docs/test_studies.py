@@ -20,15 +20,15 @@ MEASURED = ROOT / "benchmarks/results"
 
 
 STUDIES = [  # Section of the full tables, file, what heads its column of docs/results.md
-    ("ArCHer, seeds 300 to 307", FULL / "archer/full_study.json", "300–307"),
-    ("ArCHer, seeds 500 to 507", MEASURED / "archer_other_seeds.json", "500–507"),
-    ("Reflect-RL, seeds 300 to 307", FULL / "reflect/full_study.json", "{} 300–307"),
-    ("Reflect-RL, seeds 400 to 407", MEASURED / "reflect_taxi_other_seeds.json", "{} 400–407"),
-    ("Reflect-RL, seeds 500 to 507", MEASURED / "reflect_once_more.json", "{} 500–507"),
+    ("ArCHer, seeds 300 to 307", FULL / "archer/full_study.json", "300-307"),
+    ("ArCHer, seeds 500 to 507", MEASURED / "archer_other_seeds.json", "500-507"),
+    ("Reflect-RL, seeds 300 to 307", FULL / "reflect/full_study.json", "{} 300-307"),
+    ("Reflect-RL, seeds 400 to 407", MEASURED / "reflect_taxi_other_seeds.json", "{} 400-407"),
+    ("Reflect-RL, seeds 500 to 507", MEASURED / "reflect_once_more.json", "{} 500-507"),
 ]
 WORLDS = {"DangerousTaxi": "taxi", "AutoExplore, two hops": "two hops", "ALFWorld": "ALFWorld"}
 FEW = {"RL only"}  # Only in the full tables
-RERUNS = {"taxi 500–507", "two hops 500–507"}  # Their claims, too: a sentence says how they came out
+RERUNS = {"taxi 500-507", "two hops 500-507"}  # Their claims, too: a sentence says how they came out
 
 
 @pytest.mark.parametrize(("heading", "path", "column"), STUDIES)
@@ -61,7 +61,7 @@ def test_the_page_says_what_the_studies_said(heading, path, column):
             for shown in [_interval(claim, unit, "+")]
         }
         if head in RERUNS:
-            first = _column(section, head.replace("500–507", "300–307"))
+            first = _column(section, head.replace("500-507", "300-307"))
             assert {text for text in claims if first[text].startswith("**")} == {
                 text for text, shown in claims.items() if shown.startswith("**")
             }
