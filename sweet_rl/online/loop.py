@@ -2,7 +2,7 @@
 
 One process plays and writes; all learn from the same episodes. Every random choice is made from the run's seed and the
 number of what it is for (iteration, episode), so a run that was stopped and continued is the run that was not. Its files are
-listed in docs/archer.md. The replay buffer is not among them: it is what the trajectories say, which are read from their file
+listed in docs/train_archer.md. The replay buffer is not among them: it is what the trajectories say, which are read from their file
 when they are needed, so that memory does not grow with what was played.
 
 Published behaviour: docs/published/archer.md#loop, #configuration, #replay.
