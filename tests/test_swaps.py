@@ -187,7 +187,7 @@ def test_another_tasks_hidden_information_changes_what_is_said(who):
     ],
 )
 def test_what_a_critic_is_told_depends_on_the_task_but_in_adventures(tasks, differs):
-    """docs/training.md says so: there a critic with hidden information knows no more than one without."""
+    """docs/train_sweet.md says so: there a critic with hidden information knows no more than one without."""
     told = {
         context_of(turn("t", task.ground_truth), with_ground_truth=True) for task in load_tasks(tasks)[:20]
     }

@@ -59,7 +59,7 @@ class ExportPairsFlags(InputPath, OutputPath, Tokenizer, PairFields, Overwriting
 def export_pairs(flags: ExportPairsFlags, /) -> None:
     """Write preference pairs as a data set that TRL's DPOTrainer or OpenRLHF's train_dpo trains on.
 
-    Rows keep their order. The file is replaced at once or not at all. docs/export.md has the commands that
+    Rows keep their order. The file is replaced at once or not at all. docs/export_and_credit.md has the commands that
     train on it there, and what each of them scores.
     """
     from sweet_rl.runs import new_file
@@ -83,7 +83,7 @@ def export_pairs(flags: ExportPairsFlags, /) -> None:
         raise UsageError(
             f"The texts of {len(report.drifted):,} of {report.sampled:,} pairs ({report.drift:.0%}) become other "
             f"tokens than were sampled, as in {report.drifted[0]}; at most {limit:.0%} may (--max_drift). Train on "
-            "the sampled tokens, with train_dpo here or with TRL (--format trl, docs/export.md#exact-tokens), or "
+            "the sampled tokens, with train_dpo here or with TRL (--format trl, docs/export_and_credit.md#exact-tokens), or "
             "raise --max_drift."
         )
     tracking.writes(flags.output_path)

@@ -48,7 +48,7 @@ class ExportReport:
         end, drifted = self.end_token, ", ".join(self.drifted[:3])
         where = f" ({drifted}{', ...' if len(self.drifted) > 3 else ''})" if drifted else ""
         if drifted and self.layout == "trl":
-            where += "; train on the ids that the rows carry: docs/export.md#exact-tokens"
+            where += "; train on the ids that the rows carry: docs/export_and_credit.md#exact-tokens"
         counts = {
             f"the texts of {len(self.drifted):,} of {self.sampled:,} pairs become other tokens than were sampled{where}": (
                 self.sampled

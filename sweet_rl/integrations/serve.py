@@ -111,7 +111,7 @@ def serve_credit(flags: ServeCreditFlags, scorers: ScorerFlags, /) -> None:
     """Serve a critic: dialogues and hidden information in, the advantage of every agent turn out.
 
     POST /credit takes {"dialogues": [{"hidden": text or null, "messages": [...]}]} and gives {"advantages":
-    [[...]], "why": [[...]]} with the digests of critic and reference. docs/integrations/credit.md has examples, and
+    [[...]], "why": [[...]]} with the digests of critic and reference. docs/export_and_credit.md#turn-credit has examples, and
     trainers that learn from it.
 
     The smallest run: serve_credit path/to/critic

@@ -1,4 +1,4 @@
-"""Module names of the published SWEET-RL package, for programs that import them (docs/published_names.md).
+"""Module names of the published SWEET-RL package, for programs that import them (docs/export_and_credit.md).
 
 The folders here are importable under the published names, `sweet_rl.environments`, `sweet_rl.utils` and
 `sweet_rl.models`: `sweet_rl/__init__.py` adds this folder to the places where subpackages are looked for.

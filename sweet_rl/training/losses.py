@@ -176,7 +176,7 @@ def check_loss(settings: AnyLoss) -> AnyLoss:
 def _no_loss(settings: LossSettings, problem: str) -> UsageError:
     return UsageError(
         f"The preference loss {settings.loss_name!r} {problem}. It must be a function of (pairs, settings) that "
-        "gives one number for each pair (docs/losses.md)."
+        "gives one number for each pair (docs/train_offline.md#your-own-loss)."
     )
 
 

@@ -29,7 +29,7 @@ Engine = Literal["deepspeed", "fsdp2"]  # What shards a model over several proce
 class LossSettings(Settings):
     loss: str | None = flag(
         None,
-        "sigmoid (DPO's, the default), sigmoid_norm (with means in place of sums, as mean_log_prob), ipo, hinge, robust, logexp, that of an installed package, or your own function as module:FUNCTION (docs/losses.md).",
+        "sigmoid (DPO's, the default), sigmoid_norm (with means in place of sums, as mean_log_prob), ipo, hinge, robust, logexp, that of an installed package, or your own function as module:FUNCTION (docs/train_offline.md).",
     )
     mean_log_prob: str = flag(
         "none",

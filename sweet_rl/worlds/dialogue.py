@@ -37,7 +37,7 @@ _MARKER_AT_LINE_START = re.compile(rf"^[ \t]*{re.escape(ANSWER_MARKER)}", re.MUL
 def published_data(path: Path) -> str:
     """The command that downloads ColBench so that one of its files lies at the path."""
     folder = path.parent.parent if path.parent.name == "backend_tasks" else path.parent
-    return f"hf download {HUB_REPOSITORY} --repo-type dataset --local-dir {folder} (docs/training.md)"
+    return f"hf download {HUB_REPOSITORY} --repo-type dataset --local-dir {folder} (docs/train_sweet.md)"
 
 
 @dataclass(frozen=True, slots=True)

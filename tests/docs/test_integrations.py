@@ -7,7 +7,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.docs.test_tutorials import execute
 
-NEEDS = {"credit": "torch", "verifiers": "verifiers", "inspect": "inspect_ai", "openenv": "openenv"}
+NEEDS = {"verifiers": "verifiers", "inspect": "inspect_ai", "openenv": "openenv"}
 NEEDS |= {"skyrl": "skyrl_gym", "atif": "sweet_rl", "verl": "sweet_rl"}
 """What each page needs."""
 PAGES = sorted((ROOT / "docs/integrations").glob("*.md"))

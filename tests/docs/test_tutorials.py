@@ -1,13 +1,14 @@
 """The pages of docs/tutorials, and others like them: every code block executed as written, from top to bottom, in an empty folder.
 
 A block whose first line has `title="FILE"` is written to that file. Of the others `sh` and `python` are run,
-each by itself, `py`, which needs a server or a browser, is only parsed; `text` is what the block before it must have printed, where `...` stands for anything.
+each by itself; `py` and `console`, which need a server, a browser, GPUs or data, are only parsed; `text` is what the block before it must have printed, where `...` stands for anything.
 """
 
 import contextlib
 import doctest
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,10 +17,12 @@ from typing import NamedTuple
 
 import pytest
 
+from sweet_rl import cli
 from tests.conftest import ROOT
 
 PAGES = sorted((ROOT / "docs/tutorials").glob("*.md"))
-PAGES += [ROOT / "docs/published_names.md", ROOT / "docs/reference/interface.md"]
+PAGES += [ROOT / f"docs/{name}.md" for name in ("train_sweet", "train_offline", "reference/interface")]
+LONG = [ROOT / "docs/export_and_credit.md"]
 MOST_LINES = 60
 
 _BLOCK = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -27,6 +30,7 @@ _SHELLS = {
     "sh": ["bash", "-euo", "pipefail", "-c"],
     "python": [sys.executable, "-c"],
     "py": [sys.executable, "-c", "import ast, sys; ast.parse(sys.argv[1])"],
+    "console": ["bash", "-n", "-c"],
 }
 _SAME = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
@@ -75,17 +79,28 @@ def execute(page, folder):
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES + LONG, ids=lambda page: page.stem)
 def test_a_tutorial_works_as_written(page, tmp_path):
     execute(page, tmp_path)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_tutorial_is_short(page):
-    code = [block for block in blocks(page) if block.language != "text"]
+    code = [block for block in blocks(page) if block.language not in {"text", "console"}]
     assert code
     lines = [line for block in code for line in block.text.splitlines() if line.strip()]
     assert len(lines) < MOST_LINES
+
+
+@pytest.mark.parametrize("page", PAGES + LONG, ids=lambda page: page.stem)
+def test_commands_that_are_only_shown_have_their_flags(page, capsys):
+    shown = "".join(block.text for block in blocks(page) if block.language == "console")
+    for command in re.findall(r"^sweet-rl (.+)$", shown.replace("\\\n", " "), re.MULTILINE):
+        stage, *words = shlex.split(command, comments=True)
+        with contextlib.suppress(SystemExit):
+            cli.run(stage, ["--help-all"])
+        known = set(re.findall(r"--\w+", capsys.readouterr().out))
+        assert {word for word in words if word.startswith("--")} - known == set(), command
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def changed(rows, factor):
 
 def shown(title):
     """What the file of this title on the page defines."""
-    (block,) = (one for one in blocks(ROOT / "docs/integrations/credit.md") if one.title == title)
+    (block,) = (one for one in blocks(ROOT / "docs/export_and_credit.md") if one.title == title)
     found = {}
     exec(block.text, found)
     return found

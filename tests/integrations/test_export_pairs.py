@@ -220,7 +220,7 @@ def test_drift_is_counted_and_told(sampled, pair, tok, capsys):
     sampled([same, other, other, {"prompt": PROMPT, "chosen": "a", "rejected": "b"}])
     said = capsys.readouterr().out
     told = "The texts of 2 of 3 pairs become other tokens than were sampled ("
-    assert all(words in said for words in (told, "pairs.jsonl:2", "docs/export.md#exact-tokens"))
+    assert all(words in said for words in (told, "pairs.jsonl:2", "docs/export_and_credit.md#exact-tokens"))
     sampled([same])
     assert "The texts of 0 of 1 pairs become other tokens than were sampled.\n" in capsys.readouterr().out
 
@@ -241,8 +241,8 @@ def test_more_drift_than_may_be_is_refused(sampled, pair, tok, tmp_path):
 
 
 def exact_trainer():
-    """The class that docs/export.md shows."""
-    code = re.search(r"(?ms)^from trl.*?return dataset.*?$", (ROOT / "docs/export.md").read_text())
+    """The class that docs/export_and_credit.md shows."""
+    code = re.search(r"(?ms)^from trl.*?return dataset.*?$", (ROOT / "docs/export_and_credit.md").read_text())
     found = {}
     exec(code[0], found)
     return found["ExactDPOTrainer"]

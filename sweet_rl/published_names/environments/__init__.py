@@ -1,1 +1,1 @@
-"""`sweet_rl.environments`: forwarders to `sweet_rl.worlds` (docs/published_names.md)."""
+"""`sweet_rl.environments`: forwarders to `sweet_rl.worlds` (docs/export_and_credit.md)."""

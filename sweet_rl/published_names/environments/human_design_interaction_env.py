@@ -1,4 +1,4 @@
-"""`sweet_rl.environments.human_design_interaction_env`: a dialogue about a page (docs/published_names.md).
+"""`sweet_rl.environments.human_design_interaction_env`: a dialogue about a page (docs/export_and_credit.md).
 
 Published behaviour: docs/published/sweet_rl.md#frontend-design, #in-episodes.
 """

@@ -1,4 +1,4 @@
-"""`sweet_rl.environments.human_interaction_env`: a dialogue about a function (docs/published_names.md).
+"""`sweet_rl.environments.human_interaction_env`: a dialogue about a function (docs/export_and_credit.md).
 
 Published behaviour: docs/published/sweet_rl.md#backend-programming, with the published parser.
 """

@@ -1,1 +1,1 @@
-"""`sweet_rl.models`: a forwarder to `sweet_rl.policies` (docs/published_names.md)."""
+"""`sweet_rl.models`: a forwarder to `sweet_rl.policies` (docs/export_and_credit.md)."""

@@ -1,4 +1,4 @@
-"""`sweet_rl.models.vllm_agent`: an agent in a vLLM server that it starts (docs/published_names.md).
+"""`sweet_rl.models.vllm_agent`: an agent in a vLLM server that it starts (docs/export_and_credit.md).
 
 Published behaviour: docs/published/sweet_rl.md#agent. vLLM is not imported: it runs beside this process.
 """

@@ -1,4 +1,4 @@
-"""`sweet_rl.utils`: forwarders to `sweet_rl.grading` and `sweet_rl.browsers` (docs/published_names.md)."""
+"""`sweet_rl.utils`: forwarders to `sweet_rl.grading` and `sweet_rl.browsers` (docs/export_and_credit.md)."""
 
 from .code_evaluate import code_evaluate
 

@@ -1,4 +1,4 @@
-"""`sweet_rl.utils.code_evaluate`: see `code_utils` (docs/published_names.md)."""
+"""`sweet_rl.utils.code_evaluate`: see `code_utils` (docs/export_and_credit.md)."""
 
 from .code_utils import code_evaluate
 

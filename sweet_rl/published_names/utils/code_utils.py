@@ -1,4 +1,4 @@
-"""`sweet_rl.utils.code_utils`: answers graded by hidden tests, in the sandbox (docs/published_names.md)."""
+"""`sweet_rl.utils.code_utils`: answers graded by hidden tests, in the sandbox (docs/export_and_credit.md)."""
 
 from __future__ import annotations
 

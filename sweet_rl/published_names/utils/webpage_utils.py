@@ -1,4 +1,4 @@
-"""`sweet_rl.utils.webpage_utils`: pages found in texts and drawn (docs/published_names.md).
+"""`sweet_rl.utils.webpage_utils`: pages found in texts and drawn (docs/export_and_credit.md).
 
 Published behaviour: docs/published/sweet_rl.md#frontend-design.
 """

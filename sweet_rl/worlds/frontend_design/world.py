@@ -209,7 +209,7 @@ class FrontendDesign(Dialogue):
         "mini-web:test",
         refuses=refuses,
         lacks=lambda task: "" if "<html" in task.ground_truth.lower() else "page in ground_truth",
-        how_to_get=lambda path: f"sweet-rl prepare_websight {path.parent} --validate (docs/training.md)",
+        how_to_get=lambda path: f"sweet-rl prepare_websight {path.parent} --validate (docs/train_sweet.md)",
     )
     scores = Scores(
         name="similarity",
