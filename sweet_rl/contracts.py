@@ -6,9 +6,12 @@ policy of the library to these contracts.
 
 from __future__ import annotations
 
+import inspect
+import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
+from sweet_rl.errors import SweetRLError, UsageError, of_own
 from sweet_rl.types import (
     Completion,
     Generation,
@@ -20,6 +23,8 @@ from sweet_rl.types import (
     UserContext,
     UserReply,
 )
+
+Answer = TypeVar("Answer")
 
 
 class Env(Protocol):
@@ -80,3 +85,59 @@ class Grader(Protocol):
 
     def grade(self, trajectories: Iterable[Trajectory]) -> Iterator[Score]:
         """Yield one score for each trajectory, in order, as they become known."""
+
+
+def check_contract(player: Any, whose: str, method: str) -> None:
+    """Whether who was made, by anyone's class, keeps the contract."""
+    lacking = [] if hasattr(player, "name") else ["name"]
+    for one in (method, "close"):
+        if not inspect.iscoroutinefunction(getattr(player, one, None)):
+            lacking.append(f"async def {one}")
+    if lacking:
+        kind = "User" if method == "reply" else "Policy"
+        problem = f"which has no `{'` and no `'.join(lacking)}`: write it (sweet_rl.{kind})."
+        raise UsageError(f"The {whose} is {player!r}, {problem}")
+
+
+class HeldEnv:
+    """An Env whose answers are looked at: results that are some, rewards that are numbers, an end."""
+
+    def __init__(self, env: Env, world: str, turns: int) -> None:
+        self._env, self._whose, self._turns, self._taken = env, f"the Env of {world}", turns, 0
+
+    async def reset(self, task: Task, *, seed: int) -> Observation:
+        """Begin the episode."""
+        self._taken = 0
+        return await self._asked("reset", self._env.reset(task, seed=seed), Observation)
+
+    async def step(self, action: str) -> StepResult:
+        """Take the agent's text."""
+        found = await self._asked("step", self._env.step(action), StepResult)
+        self._taken += 1
+        wrong = ""
+        if found.reward is not None and not math.isfinite(found.reward):
+            wrong = f"gave the reward {found.reward}: it must be a finite number, or None where the turn is not rewarded"
+        elif not found.over and found.observation is None:
+            wrong = "gave no observation and no end: return the next one, or terminated=True, or truncated=True at the last turn"
+        elif not found.over and self._taken > 2 * self._turns + 10:
+            wrong = f"goes on after {self._taken} turns, and its world says {self._turns} at most (`max_turns`): return truncated=True there"
+        if wrong:
+            raise UsageError(f"`step` of {self._whose} {wrong}.")
+        return found
+
+    async def close(self) -> None:
+        """Free what the episode holds."""
+        await self._env.close()
+
+    async def _asked(self, what: str, answer: Any, kind: type[Answer]) -> Answer:
+        try:
+            found = await answer
+        except SweetRLError:
+            raise
+        except Exception as error:
+            raise of_own(f"`{what}` of {self._whose}", error) from error
+        if not isinstance(found, kind):
+            raise UsageError(
+                f"`{what}` of {self._whose} must return a sweet_rl.{kind.__name__}; got {found!r:.80}."
+            )
+        return found

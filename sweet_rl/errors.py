@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import functools
 import sys
+import traceback
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,6 +93,18 @@ def missing_package(package: str, extra: str, *, needed_for: str) -> UsageError:
     return UsageError(
         f"{needed_for} needs the package {package!r}, which is not installed. "
         f"Install it with: pip install 'sweet_rl[{extra}]'"
+    )
+
+
+def of_own(whose: str, error: Exception) -> UsageError:
+    """The error for what a person's own code raised: its place is the last one outside this library, or the last of all."""
+    frames = traceback.extract_tb(error.__traceback__)
+    here = str(Path(__file__).parent)
+    own = [one for one in frames if not one.filename.startswith((here, sys.base_prefix, "<"))]
+    at = own[-1] if own else frames[-1]
+    return UsageError(
+        f"{whose} raised {type(error).__name__}: {error} (file {at.filename}, line {at.lineno}, in {at.name}: {at.line}). That "
+        "ends the run, and is no score. Where only one episode cannot go on, raise sweet_rl.errors.EpisodeError."
     )
 
 

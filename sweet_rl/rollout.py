@@ -34,11 +34,18 @@ from sweet_rl.types import (
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """One episode to be played: repeat `sample_index` of a task, with a seed of its own."""
+    """One episode to be played: repeat `sample_index` of a task, with a seed of its own.
+
+    Attributes:
+        draws: the seed of the agent's draws; None: the episode's own, which is also the world's.
+        said: the agent's first turns, which are taken as they are before the agent is asked.
+    """
 
     task: Task
     sample_index: int
     seed: int
+    draws: int | None = None
+    said: tuple[Generation, ...] = ()
 
 
 @dataclass(slots=True)
@@ -133,8 +140,13 @@ async def play(
     """
     live = LiveEpisode(episode, env, provenance, stats)
     try:
-        observation = await live.begin()
+        observation, said = await live.begin(), list(episode.said)
         while observation is not None:
+            if said:
+                observation = await live.take(said.pop(0))
+                continue
+            if episode.draws is not None:
+                observation = replace(observation, seed=episode.draws)
             try:
                 generation = await policy.act(observation)
             except EpisodeError as error:
@@ -166,6 +178,8 @@ class LiveEpisode:
         self._info: dict[str, Json] = {}
         self._observation: Observation | None = None
         made_by = {**provenance, **({} if run is None else {"run": run}), "seed": episode.seed}
+        if episode.draws is not None:
+            made_by["draws"] = episode.draws
         self._ended = Trajectory(
             episode.task, (), NO_ANSWER, sample_index=episode.sample_index, provenance=made_by
         )

@@ -57,6 +57,8 @@ COMMANDS = {
     "play": "commands.worlds: Play a game in the terminal: see what an agent sees, get its rewards.",
     "generate_tasks": "commands.worlds: Write the tasks of a world's list as a ColBench file.",
     "fetch_model": "commands.models: Put a small pretrained model, SmolLM2-135M-Instruct, into the user's cache.",
+    "make_policy": "learning.commands: Make a policy to begin with in any world: it imitates scripted agents, or a teacher.",
+    "learn": "learning.commands: Improve a policy in any world by SWEET-RL, DPO, rejection fine-tuning, ArCHer or filtered cloning.",
     "make_embedded_agent": "mini.pretraining: Train the embedded agent of the mini worlds from nothing.",
     "demo": "studies.demos: Run the whole pipeline on the embedded defaults: tasks, dialogues, grades, report.",
     "demo_archer": "studies.demos: Learn online on the embedded defaults: ArCHer and its rivals play a game of questions.",

@@ -194,3 +194,11 @@ class ProgressBar(Bar):
         self._numbers |= {_SHOWN[name]: f"{info[name]:.3g}" for name in _SHOWN if name in info}
         self.set_postfix(self._numbers, refresh=False)
         self.update(done - self.n)
+
+
+def quoted(path: Path) -> str:
+    """A path as a value in Hydra's grammar, whatever characters it has."""
+    if re.fullmatch(r"[\w./-]+", str(path), re.ASCII):
+        return str(path)
+    escaped = str(path).replace("'", "\\'")
+    return f"'{escaped}'"

@@ -6,7 +6,6 @@ import asyncio
 import contextvars
 import inspect
 import os
-import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, nullcontext
@@ -18,7 +17,7 @@ from sweet_rl import tracking
 from sweet_rl.chat import as_json, with_system
 from sweet_rl.cli import progress as running
 from sweet_rl.contracts import Policy, User
-from sweet_rl.errors import SweetRLError, UsageError, no_such
+from sweet_rl.errors import SweetRLError, UsageError, no_such, of_own
 from sweet_rl.evaluation.episodes import episodes_of
 from sweet_rl.evaluation.report import Report, report_of
 from sweet_rl.interface.grades import grade
@@ -215,14 +214,7 @@ class Own:
         except SweetRLError:
             raise
         except Exception as error:
-            file = getattr(getattr(inspect.unwrap(function), "__code__", None), "co_filename", None)
-            frames = traceback.extract_tb(error.__traceback__)
-            at = next((one for one in reversed(frames) if one.filename == file), frames[-1])
-            raise UsageError(
-                f"T{self._whose[1:]} raised {type(error).__name__}: {error} (file {at.filename}, line "
-                f"{at.lineno}, in {at.name}: {at.line}). That ends the run, and is no score. Where only one episode "
-                "cannot go on, raise sweet_rl.errors.EpisodeError."
-            ) from error
+            raise of_own(f"T{self._whose[1:]}", error) from error
         if not isinstance(said, str):
             raise self._wrong("", said, "the text of its turn, a str")
         return said

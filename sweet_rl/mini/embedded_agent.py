@@ -42,16 +42,15 @@ CHAT_TEMPLATE = (
     "{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}"
 )
 
-_PIECES = r'    if "\w+" in \w+:\n        \w+ \+= \d+\n|\n\n|[^\n]*\n|[^\n]+'
-"""What may become one token at most: a condition with its line, a blank line, any other line."""
-
 
 def make_agent(
     folder: Path, texts: PretrainingTexts, *, seed: int, steps: float = 1.0, quiet: bool = False
 ) -> list[Figure]:
     """Train the agent and save it as a folder that transformers and vLLM load; returns what was measured of it."""
     system_prompt = load_prompt(texts.rules)
-    tokenizer = train_tokenizer(written_for(texts, system_prompt))
+    tokenizer = train_tokenizer(written_for(texts, system_prompt), texts.pieces)
+    reader = Reader(tokenizer, system_prompt)
+    longest = max(len(reader.read(text)[0]) for text in islice(texts.corpus(), 500))
     torch.manual_seed(seed)
     model = LlamaForCausalLM(
         LlamaConfig(
@@ -61,7 +60,7 @@ def make_agent(
             num_hidden_layers=LAYERS,
             num_attention_heads=HEADS,
             num_key_value_heads=HEADS,
-            max_position_embeddings=CONTEXT,
+            max_position_embeddings=max(CONTEXT, 2 ** math.ceil(math.log2(2 * longest))),
             initializer_range=0.05,
             tie_word_embeddings=False,
             bos_token_id=tokenizer.bos_token_id,
@@ -69,7 +68,6 @@ def make_agent(
             pad_token_id=tokenizer.pad_token_id,
         )
     )
-    reader = Reader(tokenizer, system_prompt)
     hinge = RepetitionHinge(tuple(first_tokens(tokenizer, texts.once)))
     figures: list[Figure] = []
     threads = torch.get_num_threads()
@@ -126,9 +124,9 @@ def written_for(texts: PretrainingTexts, system_prompt: str) -> Iterator[str]:
             yield with_solution("", text.solution)
 
 
-def train_tokenizer(corpus: Iterable[str], *, vocab_size: int = 1200) -> Any:
+def train_tokenizer(corpus: Iterable[str], pieces: str, *, vocab_size: int = 1200) -> Any:
     """A tokenizer learnt from the texts of the mini worlds; other text falls into smaller pieces, or bytes."""
-    bpe = byte_level(_PIECES)
+    bpe = byte_level(pieces)
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
         special_tokens=[BEGIN, END_OF_TEXT, HEADER, END_OF_HEADER, END_OF_TURN],

@@ -74,11 +74,12 @@ class PretrainingTexts:
     """What an agent reads.
 
     Args:
-        rules: the packaged prompt that stands before what it reads, and before its games.
+        rules: the packaged prompt, or a file, that stands before what it reads, and before its games.
         corpus: makes the texts that its tokenizer is learnt from, each with the `sentences` beside it.
         once: of these, what an agent should not say twice; each is one token.
         figures: measures the agent that has read; a phase with `more` goes on until all gates pass.
         card: what such an agent can and cannot do, for people; `{seed}` stands for its seed.
+        pieces: what may become one token at most, a regular expression; by default lines.
     """
 
     rules: str
@@ -88,6 +89,7 @@ class PretrainingTexts:
     once: Sequence[str] = ()
     figures: Callable[[Ask], Sequence[Figure]] | None = None
     card: str = ""
+    pieces: str = r'    if "\w+" in \w+:\n        \w+ \+= \d+\n|\n\n|[^\n]*\n|[^\n]+'
 
 
 def asked_games(rng: Random, *, games: int = 200, skill: float = 0.3) -> list[Text]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from sweet_rl import tracking
 from sweet_rl.chat import TokenizerChat
 from sweet_rl.cli.servers import asked_with, client_of, fields_of, key_in, retry_of, vllm_server
-from sweet_rl.contracts import Env, Policy, User
+from sweet_rl.contracts import Env, HeldEnv, Policy, User, check_contract
 from sweet_rl.errors import ServiceError, UsageError, missing_package, no_such, suggestion
 from sweet_rl.flags import flags_of
 from sweet_rl.openai_client import base_url_from, shown
@@ -53,18 +53,6 @@ class Nowhere(World):
     """No world: an agent here only continues texts."""
 
     name = ""
-
-
-def _check_contract(player: Any, whose: str, method: str) -> None:
-    """Whether who was made, by anyone's class, keeps the contract."""
-    lacking = [] if hasattr(player, "name") else ["name"]
-    for one in (method, "close"):
-        if not inspect.iscoroutinefunction(getattr(player, one, None)):
-            lacking.append(f"async def {one}")
-    if lacking:
-        kind = "User" if method == "reply" else "Policy"
-        problem = f"which has no `{'` and no `'.join(lacking)}`: write it (sweet_rl.{kind})."
-        raise UsageError(f"The {whose} is {player!r}, {problem}")
 
 
 class Playing(NamedTuple):
@@ -149,7 +137,7 @@ class Cast:
                 with tracking.role("user"):
                     user = await self.make_user(concurrency)
                 if user is not None:
-                    _check_contract(user, f"human of {self.world.name}", "reply")
+                    check_contract(user, f"human of {self.world.name}", "reply")
                     stack.push_async_callback(user.close)
                     if self.human_served:
                         tracking.permits(user.name)
@@ -165,7 +153,8 @@ class Cast:
                     f"`open` of the world {self.world.name} is no async context manager: write @asynccontextmanager "
                     "above `async def open(self, options, user)`, and `yield` a function that makes an Env."
                 )
-            yield Playing(await stack.enter_async_context(opening), user, policy)
+            make_env, turns = await stack.enter_async_context(opening), self.world.turns(self.options)
+            yield Playing(lambda: HeldEnv(make_env(), self.world.name, turns), user, policy)
 
     # The agent.
 
@@ -302,11 +291,11 @@ class Cast:
         if engine == OWN:
             flag = "agent_model" if agent.agent == "auto" else "agent"
             own: Policy = POLICIES.make(getattr(agent, flag), wanted, flag=flag)
-            _check_contract(own, f"agent {getattr(agent, flag)}", "act")
+            check_contract(own, f"agent {getattr(agent, flag)}", "act")
             return own
         made: Any = self.world.make_agent(wanted)
         scripted: Policy = await made if inspect.isawaitable(made) else made
-        _check_contract(scripted, f"agent {agent.agent_model} of {self.world.name}", "act")
+        check_contract(scripted, f"agent {agent.agent_model} of {self.world.name}", "act")
         if agent.tokenizer and isinstance(scripted, ScriptedPolicy):
             scripted.chat_format = TokenizerChat.from_pretrained(agent.tokenizer, "--tokenizer")
         return scripted

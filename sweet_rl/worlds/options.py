@@ -79,9 +79,11 @@ class TaskLists:
         """Why tasks are not of the world of this name; empty if they are."""
         if self.refuses is not None:
             return self.refuses(tasks)
-        if all(task.task_id.startswith(f"{world}/") for task in tasks):
+        other = next((task.task_id for task in tasks if not task.task_id.startswith(f"{world}/")), None)
+        if other is None:
             return ""
-        return f"holds no tasks of {world}; use {self.train!r}, say."
+        named = f"its `task_id` is {other!r}, and theirs begin with '{world}/'"
+        return f"holds no tasks of {world} ({named}); use {self.train!r}, say."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

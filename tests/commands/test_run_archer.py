@@ -238,7 +238,7 @@ def test_a_broken_configuration_is_named(tmp_path, text, message):
         ("agent_type=online_filteredbc filter_quantile=90", r"filter_quantile must be from 0 to 1, got 90"),
         ("agent_type=online_filteredbc filter_quantile=nan", r"filter_quantile must be from 0 to 1, got nan"),
         ("oracle_model=abc", r"oracle_model=abc belongs to oracle=seq2seq, openai, gradio"),
-        ("world=lantern", r"tasks=.* holds no tasks of lantern; use 'lantern:train'"),
+        ("world=lantern", r"tasks=.* holds no tasks of lantern .its `task_id` is .*; use 'lantern:train'"),
         ("eval_tasks=lantern:test", r"eval_tasks=lantern:test holds no tasks of twenty_questions"),
         ("env_model=auto", r"env_model belongs to worlds in which a human answers, and this is oracle"),
         ("grader=mine", r"grader belongs to worlds in which a human answers, and this is oracle"),

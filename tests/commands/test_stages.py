@@ -9,6 +9,7 @@ from typing import Literal
 
 import pytest
 
+from sweet_rl import worlds
 from sweet_rl.cli.main import COMMANDS, help_text, load, stages
 from sweet_rl.cli.parse import Options, read, stage_flags, values_of
 from sweet_rl.cli.stage import needing, stage
@@ -19,7 +20,7 @@ from sweet_rl.online.reflect.settings import ReflectFlags, ReflectSettings
 from sweet_rl.online.settings import ArcherSettings, LoopSettings
 from sweet_rl.pipelines.preflight import servers_of
 from sweet_rl.pipelines.steps import Step
-from sweet_rl.worlds import names, registry, world_of
+from sweet_rl.worlds import names, world_of
 from sweet_rl.worlds.backend_programming.world import BackendProgramming
 
 
@@ -249,7 +250,7 @@ def test_a_world_without_a_human_cannot_be_served():
 def test_a_stage_of_one_world_is_listed_by_that_world(name):
     assert name in stages()
     assert name not in COMMANDS
-    assert load(name).__module__ == registry.stages()[name].place.partition(":")[0]
+    assert load(name).__module__ == worlds.stages()[name].place.partition(":")[0]
 
 
 class Shouting(BackendProgramming):

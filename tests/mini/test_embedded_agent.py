@@ -25,7 +25,7 @@ from sweet_rl.types import Message
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return train_tokenizer(written_for(pretraining.TEXTS, "Ask, then answer."))
+    return train_tokenizer(written_for(pretraining.TEXTS, "Ask, then answer."), pretraining.TEXTS.pieces)
 
 
 def test_sentences_become_one_token_each_and_any_text_survives(tokenizer):

@@ -5,7 +5,6 @@ What all runs have in common is in configs/archer/demo_20q.yaml, what each metho
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from sweet_rl.commands.archer_config import quoted
 from sweet_rl.mini.objects.asker import BestAsker, guess
 from sweet_rl.pipelines.steps import Step
 from sweet_rl.statistics import area_under_curve
@@ -165,11 +165,3 @@ def area(valued: Iterable[tuple[bool, float]]) -> float | None:
     for good, value in valued:
         by_kind[good].append(value)
     return area_under_curve(by_kind[True], by_kind[False]) if by_kind[True] and by_kind[False] else None
-
-
-def quoted(path: Path) -> str:
-    """A path as a value in Hydra's grammar, whatever characters it has."""
-    if re.fullmatch(r"[\w./-]+", str(path), re.ASCII):
-        return str(path)
-    escaped = str(path).replace("'", "\\'")
-    return f"'{escaped}'"

@@ -20,7 +20,7 @@ import torch
 from sweet_rl import tracking
 from sweet_rl.chat import ChatFormat
 from sweet_rl.cli.stage import recorded
-from sweet_rl.commands.archer_config import load_config
+from sweet_rl.commands.archer_config import load_config, quoted
 from sweet_rl.commands.run_archer import run, settings_of
 from sweet_rl.commands.run_bc import clone
 from sweet_rl.errors import DataError
@@ -35,7 +35,7 @@ from sweet_rl.online.tiny_models import make_models
 from sweet_rl.preferences.ranking import moved
 from sweet_rl.records import load_trajectories, replace_file, replace_rows, trajectory_to_row
 from sweet_rl.statistics import other_places
-from sweet_rl.studies.archer.recipe import CONFIG, TASKS, area, best_asker, names, quoted
+from sweet_rl.studies.archer.recipe import CONFIG, TASKS, area, best_asker, names
 from sweet_rl.training.checkpoints import complete_checkpoints, load_state
 from sweet_rl.types import Trajectory
 from sweet_rl.worlds import world_of

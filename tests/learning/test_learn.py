@@ -1,0 +1,63 @@
+"""From a world to a better agent by two commands, on two cores: a start, a method, its report; and what stops it."""
+
+import json
+
+import pytest
+
+from sweet_rl.cli import load
+from sweet_rl.errors import UsageError
+from tests.conftest import ROOT
+from tests.tiny_models import save_tiny_llama
+
+
+@pytest.fixture
+def beside_the_worlds(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(ROOT / "examples/worlds"))
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{ROOT / 'examples/worlds'}")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_policy_from_nothing_is_better_after_rejection_fine_tuning(beside_the_worlds, tmp_path, capsys):
+    load("make_policy")("number:WORLD", "start", steps=250, max_tokens=16)
+    assert "ok   it is better than chance" in capsys.readouterr().out
+    run = {"method": "rft", "minutes": 0.5, "max_tokens": 16}
+    load("learn")("number:WORLD", "start", "rft", **run)
+    said = capsys.readouterr().out
+    report = json.loads((tmp_path / "rft/report.json").read_text())
+    assert report["low"] > 0 and report["tasks"] == 200
+    assert f"difference {report['difference']:+.3f}" in said and "ok   there is something to learn" in said
+    assert (tmp_path / "rft/policy/config.json").is_file()
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.safetensors")}
+    load("learn")("number:WORLD", "start", "rft", **run)  # all is there
+    assert "not run yet" not in capsys.readouterr().out
+    assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.safetensors")}
+
+
+def test_a_policy_whose_episodes_are_all_alike_is_stopped_before_anything_is_learned(
+    beside_the_worlds, tmp_path
+):
+    save_tiny_llama(tmp_path / "start")
+    with pytest.raises(
+        UsageError,
+        match=r"Stopped, since not: there is something to learn. every episode of a task has the same return",
+    ):
+        load("learn")("number:WORLD", "start", "out", method="dpo", max_tokens=4)
+    assert not (tmp_path / "out/episodes.jsonl").exists()
+
+
+def test_a_world_without_scripted_agents_asks_for_demonstrations(beside_the_worlds, tmp_path):
+    (tmp_path / "bare.py").write_text(
+        "from number import Number\n\n\nclass Bare(Number):\n    name, agents = 'number', {}\n\n\nWORLD = Bare()\n"
+    )
+    import sys
+
+    sys.path.insert(0, str(tmp_path))
+    try:
+        with pytest.raises(
+            UsageError,
+            match=r"number has no scripted agent to imitate: name some in `agents` .* --demonstrations FILE",
+        ):
+            load("make_policy")("bare:WORLD", "start")
+    finally:
+        sys.path.remove(str(tmp_path))
