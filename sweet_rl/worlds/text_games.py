@@ -180,7 +180,7 @@ class PlayedEnv:
                 raise UsageError(
                     "This world does not say what a success is, which is learned from and counted here: let its last "
                     "step's info tell {'game': {'won': ...}}, or give it `scores=Scores(success_return=...)` "
-                    "(docs/reflect.md)."
+                    "(docs/train_reflect.md)."
                 )
         return GameStep(self.text, reward, result.terminated, result.truncated, info)
 

@@ -1,4 +1,4 @@
-"""The commands of docs/reflect.md, in its order and with its flags, at the smallest numbers; what they say they write."""
+"""The commands of docs/train_reflect.md, in its order and with its flags, at the smallest numbers; what they say they write."""
 
 import re
 import shlex
@@ -26,7 +26,7 @@ QUIET = {
 
 def documented(world):
     """Commands of a section, as words, and what each is said to write."""
-    text = (ROOT / "docs/reflect.md").read_text()
+    text = (ROOT / "docs/train_reflect.md").read_text()
     block = text.split(f"### {world}\n")[1].split("```sh\n")[1].split("```")[0]
     for pattern, small in SMALL.items():
         block = re.sub(pattern, small, block)
