@@ -21,7 +21,9 @@ from sweet_rl import cli
 from tests.conftest import ROOT
 
 PAGES = sorted((ROOT / "docs/tutorials").glob("*.md"))
-PAGES += [ROOT / f"docs/{name}.md" for name in ("your_world", "train_sweet", "train_offline", "reference/interface")]
+PAGES += [
+    ROOT / f"docs/{name}.md" for name in ("your_world", "train_sweet", "train_offline", "reference/interface")
+]
 LONG = [ROOT / "docs/export_and_credit.md"]
 MOST_LINES = 60
 
