@@ -1,7 +1,7 @@
 """Estimates over tasks: means, shares, pass@k, and paired differences.
 
 Repeats of a task are not independent of each other, tasks are: every standard error is clustered by task.
-Formulas and their sources: docs/evaluating.md. The functions are few and short, and the light installation
+Formulas and their sources: docs/evaluate.md. The functions are few and short, and the light installation
 has neither numpy nor scipy, so they are written out; tests hold each of them to scipy and statsmodels.
 """
 
