@@ -13,6 +13,7 @@ import pickle
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib import import_module
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -203,6 +204,4 @@ class Interpreter:
 
 
 if __name__ == "__main__":  # python -m sweet_rl.worlds.detective.interpreter FD FOLDER STORY
-    from sweet_rl.worlds.detective import interpreter  # noqa: PLW0406 - its positions are pickled by this name
-
-    work(interpreter.start)
+    work(import_module("sweet_rl.worlds.detective.interpreter").start)  # positions are pickled by this name
