@@ -126,7 +126,7 @@ class ExportFlags(InputPath, OutputPath, Overwriting):
 def export(flags: ExportFlags, /) -> None:
     """Write trajectories as files of another tool, or another tool's files as trajectories.
 
-    What came from here comes back whole; of other files the dialogue is read, and the score (docs/integrations).
+    What came from here comes back whole; of other files the dialogue is read, and the score (docs/integrations.md).
 
     The smallest run: export trajectories.jsonl log.eval --to inspect
     """

@@ -45,7 +45,7 @@ def serve_env(flags: Sessions, choice: WorldChoice, options: Options, /) -> None
     """Serve a world, with its human, as an OpenEnv environment: reset, step and state.
 
     A client sends what the agent says, {"text": ...}, and gets what it is told, the reward of the turn, and
-    whether the episode is over. docs/integrations/openenv.md has a client, and TRL's GRPO as one.
+    whether the episode is over. docs/integrations.md#openenv-and-trl has a client, and TRL's GRPO as one.
 
     The smallest run: serve_env code
     """

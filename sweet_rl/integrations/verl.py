@@ -1,7 +1,7 @@
 """Every world as an agent loop of verl: each sample of a batch is one episode, token for token.
 
 The loop is named in verl's file of agent loops, with the settings of the world beside its name; a sample's
-`extra_info["task_id"]` says which task is played (docs/integrations/verl.md).
+`extra_info["task_id"]` says which task is played (docs/integrations.md#verl).
 """
 
 from __future__ import annotations

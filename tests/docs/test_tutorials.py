@@ -1,4 +1,4 @@
-"""The pages of docs/tutorials, and others like them: every code block executed as written, from top to bottom, in an empty folder.
+"""Pages of docs that readers follow: every code block executed as written, from top to bottom, in an empty folder.
 
 A block whose first line has `title="FILE"` is written to that file. Of the others `sh` and `python` are run,
 each by itself; `py` and `console`, which need a server, a browser, GPUs or data, are only parsed; `text` is what the block before it must have printed, where `...` stands for anything.
@@ -20,11 +20,10 @@ import pytest
 from sweet_rl import cli
 from tests.conftest import ROOT
 
-PAGES = sorted((ROOT / "docs/tutorials").glob("*.md"))
-PAGES += [
+PAGES = [
     ROOT / f"docs/{name}.md" for name in ("your_world", "train_sweet", "train_offline", "reference/interface")
 ]
-LONG = [ROOT / "docs/export_and_credit.md"]
+LONG = [ROOT / f"docs/{name}.md" for name in ("export_and_credit", "extend")]
 MOST_LINES = 60
 
 _BLOCK = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
