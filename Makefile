@@ -38,7 +38,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(BIN)/$(PIP) -c constraints.txt -e '.[dev]'
 	touch $@
 
-smollm2: install  ## SmolLM2-135M-Instruct into the user's cache, as the model smollm2 (docs/real_model.md)
+smollm2: install  ## SmolLM2-135M-Instruct into the user's cache, as the model smollm2 (docs/get_started.md)
 	$(BIN)/python -m sweet_rl fetch_model smollm2
 
 demo: install  ## tasks, dialogues, grades and a report to look at, from nothing

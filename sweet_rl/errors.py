@@ -112,7 +112,7 @@ def without_linux(what: str) -> str:
     """What to tell those who ask for what only Linux can do, on another system."""
     return (
         f"{what} needs Linux, for the isolation, and this is {sys.platform}. Nothing but grading code and "
-        "rendering pages does; do these two in a container, or on Windows in WSL (docs/install.md)."
+        "rendering pages does; do these two in a container, or on Windows in WSL (docs/get_started.md)."
     )
 
 

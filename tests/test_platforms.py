@@ -27,7 +27,7 @@ def test_dialogues_games_numbers_and_pages_to_look_at_need_no_linux(macos, tmp_p
 
 def test_the_list_of_stages_says_what_does_not_work(macos):
     *_, last = macos("--help").stdout.splitlines()
-    needs = "grading code and rendering pages, which need Linux (docs/install.md)."
+    needs = "grading code and rendering pages, which need Linux (docs/get_started.md)."
     assert last == f"On darwin all works but {needs}"
 
 
@@ -60,5 +60,5 @@ def test_windows_itself_is_told_to_use_wsl(tmp_path):
     done = ran(sys.executable, "-c", code, cwd=tmp_path)
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
-        "error: Windows itself cannot lock files as runs need it: install and run sweet_rl in WSL (docs/install.md)."
+        "error: Windows itself cannot lock files as runs need it: install and run sweet_rl in WSL (docs/get_started.md)."
     ]

@@ -312,7 +312,7 @@ def _refusals() -> tuple[type[Exception], ...]:
 EMBEDDED: Final = "embedded"
 """Stands for the packaged agent of the mini worlds wherever a model is asked for."""
 SMOLLM2: Final = "smollm2"
-"""Likewise for SmolLM2-135M-Instruct, which `fetch_model` puts into the user's cache (docs/real_model.md)."""
+"""Likewise for SmolLM2-135M-Instruct, which `fetch_model` puts into the user's cache (docs/get_started.md)."""
 SMOLLM2_GGUF: Final = "SmolLM2-135M-Instruct.Q4_1.gguf"
 SMOLLM2_SHA256: Final = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 """Of that file, from which the folder is converted."""

@@ -191,7 +191,7 @@ def _overview(group: str = "") -> str:
     lines += ["", "sweet-rl STAGE --help explains a stage's flags, --help-all every one of them."]
     lines += ["sweet-rl --completion bash (or zsh, or fish) prints completion for a shell."]
     if sys.platform != "linux":
-        limits = "grading code and rendering pages, which need Linux (docs/install.md)"
+        limits = "grading code and rendering pages, which need Linux (docs/get_started.md)"
         lines.append(f"On {sys.platform} all works but {limits}.")
     return "\n".join(["usage: sweet-rl STAGE [--flags]", "", *lines])
 

@@ -33,7 +33,7 @@ try:
     import fcntl
 except ImportError as error:
     raise UsageError(
-        "Windows itself cannot lock files as runs need it: install and run sweet_rl in WSL (docs/install.md)."
+        "Windows itself cannot lock files as runs need it: install and run sweet_rl in WSL (docs/get_started.md)."
     ) from error
 
 Stamp = tuple[int, int, int, int]

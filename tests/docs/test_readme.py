@@ -1,9 +1,10 @@
-"""The README's first screen: its lines of Python run as written, its numbers are those of the study."""
+"""The first screen of the README and of the site: their lines of Python run as written, their numbers are those of the study."""
 
 import re
 import sys
 from statistics import fmean
 
+import pytest
 from mini import COMMITTED, SUCCESS, markdown, read_full_study
 
 from sweet_rl.studies.sweet.results import METHODS
@@ -24,9 +25,16 @@ def test_the_lines_of_python_run_as_written(tmp_path):
     assert (tmp_path / "episodes.html").stat().st_size > 100_000
 
 
-def test_the_table_says_what_the_study_said():
+@pytest.mark.parametrize(
+    ("page", "shown"),
+    [
+        ("README.md", "warm_start rft dpo sweet_blind sweet_wrong sweet insider"),
+        ("docs/index.md", "warm_start dpo sweet_blind sweet"),
+    ],
+)
+def test_the_table_says_what_the_study_said(page, shown):
     full = read_full_study(COMMITTED)
-    head, *rows = re.findall(r"^\| (.+ trades? .*|.+ %.*)\|$", README, re.MULTILINE)
+    head, *rows = re.findall(r"^\| (.+ trades? .*|.+ %.*)\|$", (ROOT / page).read_text(), re.MULTILINE)
     trades = [int(count) for count in re.findall(r"(\d+) trade", head)]
     assert trades == list(full.seeds)
     names = {title: name for name, (title, _) in METHODS.items()}
@@ -34,10 +42,10 @@ def test_the_table_says_what_the_study_said():
     for row in rows:
         title, *cells = (cell.strip(" *").removesuffix(": before") for cell in row.split("|"))
         found[names[title]] = [float(cell.removesuffix(" %")) for cell in cells]
-    assert list(found) == "warm_start rft dpo sweet_blind sweet_wrong sweet insider".split()
-    for name, shown in found.items():
+    assert list(found) == shown.split()
+    for name, numbers in found.items():
         of_seeds = ([seed.numbers[name][SUCCESS] for seed in full.seeds[k].values()] for k in trades)
-        assert shown == [round(100 * fmean(values), 1) for values in of_seeds]
+        assert numbers == [round(100 * fmean(values), 1) for values in of_seeds]
 
 
 def test_the_tables_of_the_study_are_those_of_its_file():
@@ -53,4 +61,5 @@ def test_the_tables_of_the_study_are_those_of_its_file():
 
 def test_the_picture_is_there_and_small():
     assert "docs/images/report.png" in README
+    assert "images/report.png" in (ROOT / "docs/index.md").read_text()
     assert (ROOT / "docs/images/report.png").stat().st_size < 100_000
