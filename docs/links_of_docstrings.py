@@ -7,6 +7,6 @@ PAGE = re.compile(r"docs/([\w/]+)\.md(#[\w-]+)?")
 
 def on_page_content(html, page, **_):
     """The page's HTML with links; other pages than the reference link for themselves."""
-    if not page.url == "reference.html":
+    if page.url != "reference.html":
         return html
     return PAGE.sub(lambda found: f'<a href="{found[1]}.html{found[2] or ""}">{found[0]}</a>', html)

@@ -10,10 +10,8 @@ from mini import COMMITTED, SUCCESS, markdown, read_full_study
 from sweet_rl.studies.sweet.results import METHODS
 from tests.conftest import ROOT, ran
 
-SHOWN = {  # rows of the tables
-    "README.md": "warm_start rft dpo sweet_blind sweet_wrong sweet insider",
-    "docs/index.md": "warm_start dpo sweet_blind sweet",
-}
+SHOWN = {"README.md": "warm_start rft dpo sweet_blind sweet_wrong sweet insider"}
+SHOWN["docs/index.md"] = "warm_start dpo sweet_blind sweet"
 README = (ROOT / "README.md").read_text()
 
 
