@@ -18,6 +18,7 @@ def beside_the_worlds(monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_a_policy_from_nothing_is_better_after_rejection_fine_tuning(beside_the_worlds, tmp_path, capsys):
     load("make_policy")("number:WORLD", "start", steps=250, max_tokens=16)
     assert "ok   it is better than chance" in capsys.readouterr().out
