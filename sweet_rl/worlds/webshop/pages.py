@@ -228,18 +228,22 @@ class _NodeReader(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.nodes: list[Node] = []
-        self._open: list[
-            tuple[str, str]
-        ] = []  # tags, and the kind of what they contain; none of what is not seen
+        # tags, and the kind of what they contain; none of what is not seen
+        self._open: list[tuple[str, str]] = []
         self._text: list[str] = []
         self._unfinished = 0
 
     def check_for_whole_start_tag(self, i: int) -> int:
-        end = super().check_for_whole_start_tag(i)
+        return self._ended(super().check_for_whole_start_tag(i))
+
+    def parse_comment(self, i: int, report: bool = True) -> int:
+        return self._ended(super().parse_comment(i, report))
+
+    def _ended(self, end: int) -> int:
         self._unfinished += end < 0
         if self._unfinished > 100:  # each was looked for up to the end of the page
-            raise OddPage("it is broken HTML: more than 100 tags have no end")
-        return int(end)
+            raise OddPage("it is broken HTML: more than 100 tags or comments have no end")
+        return end
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.end_node()
