@@ -42,7 +42,7 @@ def test_the_search_finds_pages_without_a_server(site, browser):
     from selenium.webdriver.support.ui import WebDriverWait
 
     browser.get_log("browser")
-    browser.get((site / "integrations/verifiers.html").as_uri() + "?q=landlock")
+    browser.get((site / "published/archer.html").as_uri() + "?q=landlock")
     link = ("css selector", "a.md-search-result__link")
     found = WebDriverWait(browser, 60).until(lambda page: page.find_elements(*link))
     assert any("/grading.html" in link.get_attribute("href") for link in found)
