@@ -368,7 +368,7 @@ def _search(run: Run, split: Split, world: World, start: Returns, habits: Habits
         before = run.used
         if came and before + longest > 60 * run.minutes:
             print(
-                f"{setting.name} is not tried: {before / 60:.0f} of {run.minutes:g} minutes are used.",
+                f"{setting.name} is not tried: {before / 60:.1f} of {run.minutes:g} minutes are used.",
                 flush=True,
             )
             break

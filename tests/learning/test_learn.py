@@ -1,6 +1,7 @@
 """From a world to a better agent by two commands, on two cores: a start, a method, its report; and what stops it."""
 
 import json
+from statistics import fmean
 
 import pytest
 
@@ -17,20 +18,33 @@ def beside_the_worlds(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
 
+def mean_returns(path):
+    returns = {}
+    for line in path.read_text().splitlines():
+        row = json.loads(line)
+        returns.setdefault(row["task_id"], []).append(row["reward"])
+    return {task: fmean(each) for task, each in returns.items()}
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_a_policy_from_nothing_is_better_after_rejection_fine_tuning(beside_the_worlds, tmp_path, capsys):
-    load("make_policy")("number:WORLD", "start", steps=250, max_tokens=16)
+def test_a_policy_is_made_from_nothing_and_learns_from_preferences(
+    beside_the_worlds, tmp_path, capsys
+):
+    load("make_policy")("number:WORLD", "start", steps=160, max_tokens=16)
     assert "ok   it is better than chance" in capsys.readouterr().out
-    run = {"method": "rft", "minutes": 0.5, "max_tokens": 16}
-    load("learn")("number:WORLD", "start", "rft", **run)
+    run = {"method": "dpo", "minutes": 0.1, "max_tokens": 16}
+    load("learn")("number:WORLD", "start", "dpo", **run)
     said = capsys.readouterr().out
-    report = json.loads((tmp_path / "rft/report.json").read_text())
-    assert report["low"] > 0 and report["tasks"] == 200
+    report = json.loads((tmp_path / "dpo/report.json").read_text())
+    start, policy = (mean_returns(tmp_path / f"dpo/{name}.test.jsonl") for name in ("start", "policy"))
+    gained = [policy[task] - start[task] for task in start]
+    assert len(gained) == report["tasks"] == 200 and report["difference"] == pytest.approx(fmean(gained))
+    assert report["low"] < report["difference"] < report["high"]
     assert f"difference {report['difference']:+.3f}" in said and "ok   there is something to learn" in said
-    assert (tmp_path / "rft/policy/config.json").is_file()
+    assert (tmp_path / "dpo/policy/config.json").is_file()
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.safetensors")}
-    load("learn")("number:WORLD", "start", "rft", **run)  # all is there
+    load("learn")("number:WORLD", "start", "dpo", **run)  # all is there
     assert "not run yet" not in capsys.readouterr().out
     assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.safetensors")}
 
