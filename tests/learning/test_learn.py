@@ -28,9 +28,7 @@ def mean_returns(path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_a_policy_is_made_from_nothing_and_learns_from_preferences(
-    beside_the_worlds, tmp_path, capsys
-):
+def test_a_policy_is_made_from_nothing_and_learns_from_preferences(beside_the_worlds, tmp_path, capsys):
     load("make_policy")("number:WORLD", "start", steps=160, max_tokens=16)
     assert "ok   it is better than chance" in capsys.readouterr().out
     run = {"method": "dpo", "minutes": 0.1, "max_tokens": 16}
