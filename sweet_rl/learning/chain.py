@@ -106,14 +106,20 @@ class Run:
         return sum(seconds_of(self.folder, self.done).values())
 
     @property
+    def weights(self) -> float:
+        """Bytes of the policy's weights; without a folder nobody knows."""
+        try:
+            return (
+                sum(file.stat().st_size for file in Path(model_path(self.start)).glob("*.safetensors"))
+                or math.inf
+            )
+        except OSError:
+            return math.inf
+
+    @property
     def rate(self) -> float:
         """What learning rates are multiplied by: larger models take smaller ones."""
-        try:
-            files = Path(model_path(self.start)).glob("*.safetensors")
-            size = sum(file.stat().st_size for file in files) or math.inf
-        except OSError:
-            size = math.inf
-        return next(scale for most, scale in _SIZES if size <= most)
+        return next(scale for most, scale in _SIZES if self.weights <= most)
 
     def played(
         self, model: str | Path, tasks: Path, name: str, *, repeats: int, num_tasks: int = 1_000_000
@@ -349,10 +355,14 @@ def learn(run: Run) -> None:
     )
     required(can_learn(returns, floor, ceiling))
     seconds = seconds_of(run.folder, first)["start.dev.jsonl"] / len(start)
-    print(
-        f"The policy plays {1 / seconds:.1f} episodes a second; what is made will take about {run.minutes:g} minutes.",
-        flush=True,
+    room = (
+        5 * run.weights + 40 * run.path("start.dev.jsonl").stat().st_size
+    )  # three settings, a critic, checkpoints; episodes
+    disk = (
+        f"and up to {room / 1e9:.2g} GB in {run.folder}" if room < math.inf else "and the disk of five models"
     )
+    speed = f"The policy plays {1 / seconds:.1f} episodes a second"
+    print(f"{speed}; what is made takes about {run.minutes:g} minutes {disk}.", flush=True)
     chosen = _search(run, split, world, returns, habits, seconds)
     _report(run, split, world, chosen)
 
