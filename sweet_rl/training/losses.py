@@ -72,7 +72,7 @@ def sigmoid(pairs: ScoredPairs, settings: LossSettings) -> Tensor:
     Rafailov et al. 2023, arXiv 2305.18290, equation 7; with s, the share of labels assumed to be wrong:
     Mitchell 2023, "A note on DPO with noisy preferences". A pair pulls with beta sigma(-beta h): a larger beta
     keeps the policy nearer to the reference. Also the loss of `sigmoid_norm`, `train_reward_model` and
-    `--compat published`: to change what train_dpo does by default, add a function and name it in `LossSettings`.
+    `--compat published`: what train_dpo does by default is named in `LossSettings`; a term of every loss is added in `pair_losses`.
     """
     logits_B = settings.beta * pairs.h_B
     smoothing = settings.label_smoothing
