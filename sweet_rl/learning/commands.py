@@ -75,7 +75,7 @@ def make_policy(flags: PolicyFlags, /) -> None:
         seed=flags.seed,
     )
     print(
-        f"The policy is in {flags.output_dir}. Next: sweet-rl learn {flags.world} {flags.output_dir} --method dpo"
+        f"The policy is in {flags.output_dir}. Next: sweet-rl learn {flags.world} {flags.output_dir} FOLDER --max_tokens {flags.max_tokens}"
     )
 
 
