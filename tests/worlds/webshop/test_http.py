@@ -14,7 +14,7 @@ from sweet_rl.mini.shopper import ShopperPolicy
 from sweet_rl.openai_client import RetryPolicy
 from sweet_rl.records import task_from_row
 from sweet_rl.types import StopReason
-from sweet_rl.worlds.webshop.pages import Address, OddPage, PageKind, read_page
+from sweet_rl.worlds.webshop.pages import Address, OddPage, PageKind, read_page, visible_nodes
 from sweet_rl.worlds.webshop.shops import HttpShop, LocalShop
 from sweet_rl.worlds.webshop.world import WebShopEnv, webshop_tasks
 from tests.worlds.playing import rolled
@@ -200,3 +200,10 @@ def test_any_visit_ends_in_time_and_is_told_in_full(actions, published):
                 seen = step.observation
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("unfinished", ["<a b='", "<!-- "])
+def test_a_page_of_tags_or_comments_without_an_end_is_refused_before_it_takes_long(unfinished):
+    visible_nodes(unfinished * 100)
+    with pytest.raises(OddPage, match="more than 100 tags or comments have no end"):
+        visible_nodes(unfinished * 20_000)
