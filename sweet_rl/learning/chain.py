@@ -49,7 +49,6 @@ from sweet_rl.records import load_trajectories, read_rows, replace_file, replace
 from sweet_rl.types import Trajectory
 from sweet_rl.worlds import World, world_of
 
-METHODS: Final = ("sweet", "dpo", "rft", "archer", "filtered_bc")
 REPEATS: Final = 8  # episodes of a training task, from which pairs are made
 _DEV_REPEATS, _TEST_TASKS, _TEST_REPEATS = 4, 200, 2
 _FEWEST, _MOST = 200, 4000  # episodes that are played to learn from
@@ -68,6 +67,9 @@ _TRAINED = {
     "quiet": True,
     "max_len": 4096,
 }
+
+_ONLINE: Final = """template=chat eos_str=null max_context=1024 whole_games=true rollout_size=64 capacity=4000 tau=0.3 epochs=30
+    actor_epochs=3 batch_size=64 grad_accum_steps=1 eval_freq=1000000 save_freq=10 keep_checkpoints=1 quiet=true"""
 
 
 class Setting(NamedTuple):
@@ -182,7 +184,7 @@ def sweet(run: Run, episodes: Path) -> Iterator[Setting]:
     run.run(
         [
             _dialogue_pairs(run, episodes, hidden, hidden=True),
-            *critic.steps[:1],
+            *critic.steps,
             Step("sampled.jsonl", "sample_best_of_n", (str(episodes), str(sampled), run.start), sample),
             Step("ranked.jsonl", "rank_best_of_n", (str(sampled), str(ranked), str(critic.policy)), rank),
         ]
@@ -212,55 +214,36 @@ def sweet(run: Run, episodes: Path) -> Iterator[Setting]:
 
 def online(run: Run, split: Split, agent_type: str) -> Iterator[Setting]:
     """ArCHer and filtered behaviour cloning: it learns from what it plays, iteration by iteration."""
-    start = quoted(Path(model_path(run.start)))
-    given: dict[str, Any] = {
+    start, archer = quoted(Path(model_path(run.start))), agent_type == "archer"
+    own = {
         "env_name": run.world,
         "tasks": quoted(split.train),
         "eval_tasks": quoted(split.dev),
-        "template": "chat",
+        "seed": run.seed,
     }
-    given |= {
+    own |= {
         "policy_lm": start,
         "critic_lm": start,
-        "agent_type": agent_type,
-        "eos_str": "null",
+        "critic_lr": 1e-3 * run.rate,
         "max_new_tokens": run.max_tokens,
     }
-    given |= {
-        "rollout_size": 64,
-        "eval_freq": 1_000_000,
-        "save_freq": 10,
-        "keep_checkpoints": 1,
-        "capacity": 4000,
-        "max_context": 1024,
-    }
-    given |= {
-        "batch_size": 64,
-        "grad_accum_steps": 1,
-        "epochs": 30,
-        "actor_epochs": 3,
-        "tau": 0.3,
-        "whole_games": "true",
-    }
-    given |= {"normalize_advantages": "true", "critic_lr": 1e-3 * run.rate, "quiet": "true", "seed": run.seed}
-    if agent_type != "archer":
-        given = {name: value for name, value in given.items() if name != "normalize_advantages"} | {
-            "filter_quantile": 0.75
-        }
+    own |= {"agent_type": agent_type} | (
+        {"normalize_advantages": "true"} if archer else {"filter_quantile": 0.75}
+    )
 
     def learned(name: str, **more: Any) -> Step:
-        words = (
-            f"{key}={value}" for key, value in (given | more | {"save_path": quoted(run.path(name))}).items()
-        )
-        return Step(name, "run_archer", tuple(words), {"config_name": "default"})
+        settings = own | more | {"save_path": quoted(run.path(name))}
+        words = (*_ONLINE.split(), *(f"{key}={value}" for key, value in settings.items()))
+        return Step(name, "run_archer", words, {"config_name": "default"})
 
     run.run([probe := learned("probe", iterations=2, warmup_iter=1, lm_lr=1e-6)])
     seconds = seconds_of(run.folder, [probe])["probe"] / 2
     iterations = min(300, max(10, int(0.3 * 60 * run.minutes / seconds)))
-    warmup = 4 if agent_type == "archer" else 0
     for times in (1, 3, 0.3):
         name = f"{agent_type}_{times:g}"
-        step = learned(name, iterations=iterations, warmup_iter=warmup, lm_lr=3e-4 * run.rate * times)
+        step = learned(
+            name, iterations=iterations, warmup_iter=4 if archer else 0, lm_lr=3e-4 * run.rate * times
+        )
         yield Setting(
             f"{iterations} iterations, learning rate {3e-4 * run.rate * times:g}",
             [step],

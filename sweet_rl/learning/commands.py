@@ -7,7 +7,7 @@ from typing import Literal
 
 from sweet_rl.chat import EMBEDDED
 from sweet_rl.cli.stage import recorded, stage
-from sweet_rl.flags import REQUIRED, flag, group, listed
+from sweet_rl.flags import REQUIRED, flag, group
 from sweet_rl.flags.models import MaxTokens, Pretrain
 from sweet_rl.flags.shared import OutputDir, Seeded, WorldName
 
@@ -64,16 +64,7 @@ def make_policy(flags: PolicyFlags, /) -> None:
     """
     from sweet_rl.learning.policy import make_policy as make
 
-    make(
-        flags.world,
-        Path(flags.output_dir),
-        pretrain=flags.pretrain,
-        demonstrations=listed(flags.demonstrations),
-        episodes=flags.episodes,
-        steps=flags.steps,
-        max_tokens=flags.max_tokens,
-        seed=flags.seed,
-    )
+    make(flags)
     print(
         f"The policy is in {flags.output_dir}. Next: sweet-rl learn {flags.world} {flags.output_dir} FOLDER --max_tokens {flags.max_tokens}"
     )

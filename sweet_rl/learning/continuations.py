@@ -74,8 +74,7 @@ async def continuations(
         The whole episodes of each state, in order; failed ones are among them.
 
     Raises:
-        DataError: the world did not say again what it had said.
-        SweetRLError: as `rollout`.
+        SweetRLError: as `rollout`. That a world says again what it had said is looked at by `check_replay`.
     """
     played: dict[int, Trajectory] = {}
     episodes = [

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sweet_rl import tracking
 from sweet_rl.chat import EMBEDDED
 from sweet_rl.errors import UsageError
+from sweet_rl.flags import listed
 from sweet_rl.interface import grade, simulate
 from sweet_rl.learning.gates import anyhow, plays, required, returns_of
 from sweet_rl.mini.pretraining import Phase, PretrainingTexts, Text
@@ -26,6 +27,9 @@ from sweet_rl.pipelines.steps import Step, in_rounds
 from sweet_rl.records import load_trajectories, replace_rows
 from sweet_rl.types import Message, Trajectory
 from sweet_rl.worlds import World, load_tasks, world_of
+
+if TYPE_CHECKING:
+    from sweet_rl.learning.commands import PolicyFlags
 
 STEPS: Final = 600  # updates of 32 demonstrations, of a policy made from nothing
 MADE: Final = "made"  # folder of what a policy was made of, inside its own
@@ -135,43 +139,27 @@ def _messages(one: Trajectory) -> tuple[Message, ...]:
     return tuple(messages)
 
 
-def make_policy(
-    name: str,
-    folder: Path,
-    *,
-    pretrain: str,
-    demonstrations: Sequence[str],
-    episodes: int,
-    steps: int,
-    max_tokens: int,
-    seed: int,
-) -> None:
+def make_policy(flags: PolicyFlags) -> None:
     """Demonstrations, imitation, and the gates; what is done already is not done again.
-
-    Args:
-        name: of the world, or `module:ATTRIBUTE`.
-        folder: of the policy; what it was made of lies in `made` inside.
-        pretrain: "embedded" for one from nothing, else the model that is fine-tuned.
-        demonstrations: files of episodes; empty: the world's scripted agents show `episodes` each.
-        max_tokens: of a turn, while the policy is looked at.
 
     Raises:
         UsageError: there is nothing to imitate, or a gate fails.
     """
-    world, made = world_of(name), folder / MADE
+    name, folder, seed = flags.world, Path(flags.output_dir), flags.seed
+    world, made, given = world_of(name), folder / MADE, listed(flags.demonstrations)
     split = split_tasks(world, made / "tasks")
-    shown = [] if demonstrations else demonstrated(name, split, made, episodes, seed)
-    files = list(demonstrations) or [str(made / f"{agent}.jsonl") for agent in world.agents]
-    if pretrain == EMBEDDED:
+    shown = [] if given else demonstrated(name, split, made, flags.episodes, seed)
+    files = list(given) or [str(made / f"{agent}.jsonl") for agent in world.agents]
+    if flags.pretrain == EMBEDDED:
         learned = Step(
             "imitate",
             f"{__name__}:imitate",
             (name, ",".join(files), str(folder)),
-            {"steps": steps, "seed": seed},
+            {"steps": flags.steps, "seed": seed},
         )
     else:
-        flags = {
-            "pretrain": pretrain,
+        training = {
+            "pretrain": flags.pretrain,
             "dataset": ",".join(files),
             "save_path": folder,
             "ckpt_path": made / "checkpoints",
@@ -180,10 +168,16 @@ def make_policy(
             "imitate",
             "train_sft",
             (),
-            flags | {"max_len": 4096, "learning_rate": 2e-5, "quiet": True, "seed": seed},
+            training | {"max_len": 4096, "learning_rate": 2e-5, "quiet": True, "seed": seed},
         )
     start = played(
-        name, split.dev, made / "start.jsonl", agent_model=folder, max_tokens=max_tokens, repeats=2, seed=seed
+        name,
+        split.dev,
+        made / "start.jsonl",
+        agent_model=folder,
+        max_tokens=flags.max_tokens,
+        repeats=2,
+        seed=seed,
     )
     chain = in_rounds([[(*shown, learned, *start)]])
     run_steps(chain, made, fresh=False, small=True)
