@@ -204,6 +204,6 @@ def test_any_visit_ends_in_time_and_is_told_in_full(actions, published):
 
 @pytest.mark.parametrize("unfinished", ["<a b='", "<!-- "])
 def test_a_page_of_tags_or_comments_without_an_end_is_refused_before_it_takes_long(unfinished):
-    visible_nodes(unfinished * 100)
+    visible_nodes(unfinished * 50)
     with pytest.raises(OddPage, match="more than 100 tags or comments have no end"):
         visible_nodes(unfinished * 20_000)
