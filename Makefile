@@ -153,6 +153,7 @@ TINY_growth := --points 1
 TINY_interruptions := --trainers train_sft --ways KILL
 TINY_mini := --ways sweet --seeds 6 --trades 1 --train_tasks 80 --test_tasks 10 --folder $(TINY)/mini --output $(TINY)/mini.json
 TINY_mini_settings := --worlds trades=1 --methods dpo --first 1 --train_tasks 20 --test_tasks 10 --folder $(TINY)/mini_settings
+TINY_own_worlds := --worlds number --methods dpo --seeds 1 --minutes 0.1 --steps 160 --folder $(TINY)/own_worlds
 TINY_ranking := --history 60 --candidates 2 --turns 1 --dialogues 4 --rounds 1 --hidden 64 --layers 1
 TINY_rate_limit := --tasks 10
 TINY_records := --runs 1 --mib 1

@@ -46,6 +46,7 @@ from sweet_rl.policies.transformers import TransformersPolicy
 from sweet_rl.preferences.candidates import Candidates, candidates_from_rows
 from sweet_rl.preferences.pairs import draw_pairs
 from sweet_rl.records import load_trajectories, read_rows, replace_file, replace_rows
+from sweet_rl.statistics import mean_over_tasks
 from sweet_rl.types import Trajectory
 from sweet_rl.worlds import World, world_of
 
@@ -413,12 +414,9 @@ def _report(run: Run, split: Split, world: World, chosen: Setting) -> None:
         "tasks": found.tasks,
     }
     numbers |= {
-        "start": shown(before),
-        "policy": shown(after),
-        "difference": found.mean,
-        "low": found.low,
-        "high": found.high,
+        name: mean_over_tasks(list(one.values())).mean for name, one in (("start", before), ("policy", after))
     }
+    numbers |= {"difference": found.mean, "low": found.low, "high": found.high}
     replace_file(run.path("report.json"), [f"{json.dumps(numbers, indent=1)}\n".encode()])
     print(
         f"\n{run.method} in {world.name}, {found.tasks} test tasks, {_TEST_REPEATS} episodes each, after {run.used / 60:.0f} minutes:\n"

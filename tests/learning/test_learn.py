@@ -38,6 +38,8 @@ def test_a_policy_is_made_from_nothing_and_learns_from_preferences(beside_the_wo
     start, policy = (mean_returns(tmp_path / f"dpo/{name}.test.jsonl") for name in ("start", "policy"))
     gained = [policy[task] - start[task] for task in start]
     assert len(gained) == report["tasks"] == 200 and report["difference"] == pytest.approx(fmean(gained))
+    assert report["start"] == pytest.approx(fmean(start.values()))
+    assert report["policy"] == pytest.approx(fmean(policy.values()))
     assert report["low"] < report["difference"] < report["high"]
     assert f"difference {report['difference']:+.3f}" in said and "ok   there is something to learn" in said
     assert (tmp_path / "dpo/policy/config.json").is_file()
