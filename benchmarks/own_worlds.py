@@ -50,14 +50,14 @@ def played(
         words = ("learn", name, start, at / method, "--method", method, "--minutes", minutes, *same)
         stopped = unable or ("" if report.exists() else run(at / f"{method}.log", *words))
         cell = {"world": world, "seed": seed, "method": method}
-        yield cell | ({"stopped": stopped} if stopped else json.loads(report.read_text()))
+        yield ({"stopped": stopped} if stopped else json.loads(report.read_text())) | cell
         print(f"{world} {seed} {method}: {stopped or report.read_text()}", flush=True)
 
 
 def table(cells: Sequence[dict[str, Any]]) -> Iterator[tuple[object, ...]]:
     """A row for each world and method: means over seeds with Student's interval, and how many seeds alone are better."""
     for world, method in product(WORLDS, METHODS):
-        some = [one for one in cells if (one["world"].split(":")[0], one["method"]) == (world, method)]
+        some = [one for one in cells if (one["world"], one["method"]) == (world, method)]
         known = [one for one in some if "stopped" not in one]
         if known:
             start, policy, gain = (
