@@ -28,7 +28,10 @@ STUDIES = [  # Section of the full tables, file, what heads its column of docs/r
 ]
 WORLDS = {"DangerousTaxi": "taxi", "AutoExplore, two hops": "two hops", "ALFWorld": "ALFWorld"}
 FEW = {"RL only"}  # Only in the full tables
-RERUNS = {"taxi 500-507", "two hops 500-507"}  # Their claims, too: a sentence says how they came out
+RERUNS = {
+    "taxi 500-507",
+    "two hops 500-507",
+}  # Their claims, too: docs/results.md says only how they came out
 
 
 @pytest.mark.parametrize(("heading", "path", "column"), STUDIES)
@@ -38,10 +41,11 @@ def test_the_full_tables_are_those_of_the_study(heading, path, column):
         title = part.title.removeprefix("Full study: ")
         under = re.search(rf"^### {title}$(.*?)(?=^### |\Z)", section, re.MULTILINE | re.DOTALL)
         rows = dict(_rows(under[1] if under else section))
-        assert {claim.text: rows.get(claim.text) for claim in part.claims} == {
-            claim.text: [_interval(claim, part.measures[0].unit, "+"), VERDICTS[claim.verdict]]
-            for claim in part.claims
-        }
+        if column.format(WORLDS.get(title)) in RERUNS:  # docs/results.md has the others
+            assert {claim.text: rows.get(claim.text) for claim in part.claims} == {
+                claim.text: [_interval(claim, part.measures[0].unit, "+"), VERDICTS[claim.verdict]]
+                for claim in part.claims
+            }
         if part.measures[0].unit != "count":
             trained = {method.title for method in part.methods if not method.bound}
             assert trained - rows.keys() == set()
