@@ -2,10 +2,10 @@
 
     python examples/recipes/archer.py OUT
 
-gives the weights of `sweet-rl run_archer --config-name archer_debug save_path=OUT`, on tiny models made from a seed.
+ends with the same weights as `sweet-rl run_archer --config-name archer_debug save_path=OUT`, on tiny models made from a seed.
 
 Zhou et al. 2024, arXiv 2402.19446. An action is a whole utterance. Two critics of utterances learn off-policy by temporal
-differences: Q_i(o, a) from r + gamma V_i'(o'), V_i(o) from Q_i'(o, a' ~ policy), where ' is a copy that follows slowly. The policy
+differences: Q_i(o, a) from r + gamma V_i'(o'), V_i(o) from Q_i'(o, a' ~ policy), where ' marks a target network. The policy
 learns by REINFORCE over the tokens of fresh utterances, each weighted by its advantage min Q(o, a') - min V(o).
 """
 

@@ -1,11 +1,11 @@
-"""Multi-turn DPO in one file: pairs of whole dialogues go in, a policy that prefers the chosen ones comes out.
+"""Multi-turn DPO in one file: trains a policy on preference pairs of whole dialogues.
 
     python examples/recipes/multi_turn_dpo.py PAIRS.jsonl OUT
 
-gives the losses and the weights of `sweet-rl train_dpo --pretrain embedded --dataset PAIRS.jsonl --save_path OUT --train_batch_size 8 --max_len 8192 --eval_fraction 0`.
+has the same losses and weights as `sweet-rl train_dpo --pretrain embedded --dataset PAIRS.jsonl --save_path OUT --train_batch_size 8 --max_len 8192 --eval_fraction 0`.
 `sweet-rl evaluate_code DIALOGUES --k 3 --ground_truth_preference_path PAIRS.jsonl` makes pairs.
 
-A dialogue's log-probability is that of all tokens that the agent wrote, given all that stands before them (Rafailov et al. 2023,
+A dialogue's log-probability is that of all tokens that the agent wrote, given everything before them (Rafailov et al. 2023,
 arXiv 2305.18290, equation 7, over the turns of an agent; Zhou et al. 2025, arXiv 2503.15478).
 """
 

@@ -1,15 +1,15 @@
-"""Reflect-RL in one file: two tiny models imitate demonstrations; then one reflects, frozen, and the other learns to play a taxi.
+"""Reflect-RL in one file: two tiny models imitate demonstrations; then one, frozen, writes reflections and the other learns to drive a taxi.
 
     sweet-rl reflect taxi_reflection --num_records 300
     sweet-rl reflect taxi_gen_sft
     python examples/recipes/reflect.py data/taxi/sft_policy.jsonl data/taxi/sft_reflection.jsonl OUT
 
-gives the losses and the adapters of `sweet-rl reflect supervised_pretrain`, the same with `--reflect`, and `sweet-rl reflect rl_finetune`
+has the same losses and adapters as `sweet-rl reflect supervised_pretrain`, with and without `--reflect`, and `sweet-rl reflect rl_finetune`
 with the settings below on the model in OUT/model.
 
-Zhou et al. 2024, arXiv 2402.12621. Of each state of a text game a frozen model writes a reflection; the policy reads the state, the
+Zhou et al. 2024, arXiv 2402.12621. For each state of a text game, a frozen model writes a reflection; the policy reads the state, the
 reflection and the list of actions, and writes one label. Both begin by imitation. Then the policy learns online by REINFORCE on the
-costs to come, from the episodes just played and again from successful ones that it remembers.
+cost-to-go, from the latest episodes and from a replay buffer of successful ones.
 """
 
 import random

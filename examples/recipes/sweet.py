@@ -1,8 +1,8 @@
-"""SWEET-RL in one file: a critic that is shown the hidden solution learns which dialogue was better, and teaches a policy turn by turn.
+"""SWEET-RL in one file: a critic that sees the hidden solution learns which dialogue was better, and gives the policy credit for each turn.
 
     python examples/recipes/sweet.py OUT
 
-plays with the embedded agent on the mini benchmark, and gives the pairs, the losses and the weights of these commands (both trainings with
+plays with the embedded agent on the mini benchmark. It has the same pairs, losses and weights as these commands (both trainings with
 `--train_batch_size 8 --max_len 8192 --eval_fraction 0`):
 
     sweet-rl train_dpo --pretrain embedded --dataset OUT/dialogue_pairs.jsonl --mean_log_prob --learning_rate 3e-4 --save_path OUT/critic

@@ -1,4 +1,4 @@
-"""A meeting with a colleague whose wishes are hidden: ask what matters for this kind of meeting, then invite."""
+"""Arrange a meeting with a colleague whose wishes are hidden: ask what matters for this kind of meeting, then invite."""
 
 from contextlib import asynccontextmanager
 from random import Random

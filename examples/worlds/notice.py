@@ -1,4 +1,4 @@
-"""A notice for a client who reads drafts: what it has to say comes out draft by draft, and the text is graded in the end."""
+"""Write a notice for a client who comments on drafts, which reveals what it has to say; the last draft is graded."""
 
 from contextlib import asynccontextmanager
 from random import Random

@@ -1,4 +1,4 @@
-"""A number from 1 to 20 is to be found; every wrong guess costs something. The world itself answers, and rewards every turn."""
+"""Guess a number from 1 to 20; every wrong guess has a cost. The world itself answers and rewards every turn."""
 
 from contextlib import asynccontextmanager
 from random import Random
