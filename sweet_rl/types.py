@@ -287,7 +287,7 @@ class TestResult:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A grade in [0, 1] with its details; `note` says why there is none, or why nothing of the answer was run."""
+    """A grade in [0, 1] with its details; `note` says why there is none, or why it is so low."""
 
     value: float | None
     tests: tuple[TestResult, ...] = ()

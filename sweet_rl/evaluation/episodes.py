@@ -307,7 +307,7 @@ def _failed_tests(failed: Sequence[Mapping[str, Json]], details: Mapping[str, Js
         return "forbidden word", f"the word filter sets answers with {word!r} to zero"
     outcome = Counter(str(test.get("outcome")) for test in failed).most_common(1)[0][0]
     first = next(test for test in failed if test.get("outcome") == outcome)
-    detail = str(first.get("detail") or "")
+    detail = str(details.get("fixed_note") or first.get("detail") or "")
     category = _OUTCOMES.get(outcome, outcome)
     if outcome == "error" and detail.startswith(("SyntaxError", "IndentationError", "TabError")):
         category = "code does not parse"

@@ -199,9 +199,12 @@ class CodeGrader:
         if reference.why_not_gradable:
             return Score(None, tests, f"cannot be graded: {reference.why_not_gradable}")
         word = forbidden_word(trajectory.answer or "")
-        details: dict[str, Json] = {"filtered_by": word} if word else {}
-        passed = sum(test.outcome == "passed" for test in tests)
-        return Score(passed / len(tests) if tests else 0.0, tests, _why_nothing(trajectory), details)
+        passed, note = sum(test.outcome == "passed" for test in tests), _why_not_run(trajectory)
+        if values and passed < len(tests) and all(map(_is_none, values)):
+            note = "returned None in every test: it may print its result, or lack a return"
+        return Score(
+            passed / len(tests) if tests else 0.0, tests, note, {"filtered_by": word} if word else {}
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +344,7 @@ def _published_score(trajectory: Trajectory, values: Sequence[TestValue] | None)
         return Score(None, note="no tests: the published code divides by zero")
     if values is None:
         ends = trajectory.answer is None
-        note = "no answer: the published code raises TypeError" if ends else _why_nothing(trajectory)
+        note = "no answer: the published code raises TypeError" if ends else _why_not_run(trajectory)
         return Score(None if ends else 0.0, note=note)
     ended = next((value for value in values if value.outcome in {Outcome.ENDED, Outcome.CRASH}), None)
     if ended is not None:
@@ -349,7 +352,12 @@ def _published_score(trajectory: Trajectory, values: Sequence[TestValue] | None)
     return Score(sum(value.outcome is Outcome.PASSED for value in values) / len(values))
 
 
-def _why_nothing(trajectory: Trajectory) -> str:
+def _is_none(value: TestValue) -> bool:
+    """Whether all calls of a test returned None."""
+    return not re.sub(r"None|[(), ]", "", value.inside) if value.inside else value.text == "None"
+
+
+def _why_not_run(trajectory: Trajectory) -> str:
     if trajectory.answer is None:
         return "no answer"
     if word := forbidden_word(trajectory.answer):

@@ -51,7 +51,7 @@ SILENT = {"kind": "timeout", "detail": "60 s"}
 NOT_RUN = {"outcome": "failed", "detail": "not run"}
 WHY = {
     "": graded("solved", 1.0, "passed", finish="length"),  # cut off and right
-    "wrong value": graded("wrong", 0.0, "failed"),
+    "wrong value": graded("wrong", 0.0, "failed", grading_details={"fixed_note": "returned None"}),
     "exception": graded("raises", 0.0, "error", "ZeroDivisionError: division by zero"),
     "code does not parse": graded("torn", 0.0, "error", "SyntaxError: expected ':' (<answer>, line 1)"),
     "function is missing": graded("prose", 0.0, "error", "NameError: name 'f' is not defined"),
@@ -75,6 +75,7 @@ def test_every_episode_that_is_no_success_has_one_reason(tmp_path):
     assert [one.category for one in found.episodes] == list(WHY)
     why = {one.category: one.why for one in found.episodes}
     assert (why["not gradable"], why["agent could not be asked"]) == ("an assert", "timeout: 60 s")
+    assert why["wrong value"] == "f(1): returned None"
     report = report_of(found, "a")
     assert {each.name: len(each.episodes) for each in report.categories} == dict.fromkeys(list(WHY)[1:], 1)
     assert report.to_json()["categories"]["refused"] == {

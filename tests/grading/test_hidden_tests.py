@@ -309,6 +309,13 @@ def test_why_a_task_cannot_be_graded_is_said(sandbox, reference, tests, why):
         assert "would show" not in why or [test.detail for test in score.tests] == ["not run", "not run"]
 
 
+def test_an_answer_without_a_return_is_told_so(sandbox):
+    bodies = "print(x * 2)", "return (None,)", "return 'None'", "return None if x == 1 else 4"
+    task = task_of("def f(x):\n    return x * 2\n", "f(1)", "f(2) == 4", "f(1) < f(2)")
+    notes = [one.note[:27] for one in scores_of(sandbox, task, *(f"def f(x): {body}" for body in bodies))]
+    assert notes == ["returned None in every test", "", "", ""]
+
+
 def test_a_reference_may_give_false_and_none_in_some_tests(sandbox):
     fine = task_of("def f(x):\n    return x > 5\n", "f(1)", "f(9)")  # False is a value like any other
     assert [one.value for one in scores_of(sandbox, fine, fine.ground_truth, "def f(x): return 0")] == [

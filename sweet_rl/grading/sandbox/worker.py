@@ -118,7 +118,8 @@ def _compiled(expression: str) -> CodeType | str:
 class TestValue:
     """One test's result: `fingerprint` for `Outcome.VALUE`, and text (a literal, or what went wrong).
 
-    `inside` is what the calls in a test have given (a literal), where the test makes something else of it.
+    `inside` is the tuple of what the calls in a test returned (a literal), where the test makes something else of it; the other
+    fields are then of what it makes.
     """
 
     __test__ = False  # not a pytest class
