@@ -57,7 +57,7 @@ if TYPE_CHECKING:
         simulate,
         view,
     )
-    from sweet_rl.worlds import Options, World, load_tasks
+    from sweet_rl.worlds import BaseEnv, Options, World, load_tasks
 
 # Where sweet_rl.environments, .utils and .models are found: names of the published package.
 __path__.append(f"{__path__[0]}/published_names")
@@ -66,15 +66,15 @@ _INTERFACE = "Critic View agrade aplay asimulate compare credit evaluate grade p
 _LATER = {
     **dict.fromkeys(("Env", "Policy", "User"), "sweet_rl.contracts"),
     **dict.fromkeys(_INTERFACE.split(), "sweet_rl.interface"),
-    **dict.fromkeys(("Options", "World", "load_tasks"), "sweet_rl.worlds"),
+    **dict.fromkeys(("BaseEnv", "Options", "World", "load_tasks"), "sweet_rl.worlds"),
 }
 """Where names are that are imported when they are asked for."""
 _MODULES = ("errors", "records", "worlds")
 
 __all__ = [
-    "AgentTurn", "Completion", "Critic", "Env", "Generation", "Message", "Observation", "Options", "Policy",
-    "Score", "StepResult", "StopReason", "Task", "Trajectory", "User", "UserContext", "UserReply", "View",
-    "World", "__version__", "agrade", "aplay", "asimulate", "compare", "credit", "errors", "evaluate",
+    "AgentTurn", "BaseEnv", "Completion", "Critic", "Env", "Generation", "Message", "Observation", "Options",
+    "Policy", "Score", "StepResult", "StopReason", "Task", "Trajectory", "User", "UserContext", "UserReply",
+    "View", "World", "__version__", "agrade", "aplay", "asimulate", "compare", "credit", "errors", "evaluate",
     "grade", "load_tasks", "pairs", "play", "records", "simulate", "view", "worlds",
 ]  # fmt: skip
 

@@ -115,7 +115,7 @@ def run(
                 "template=chat: the published code, which compat=published computes, reads plain text. Leave one of them out."
             )
         path = config["agent_prompt_path"]
-        instructions = world.system_prompt() if path is None else load_prompt(path)
+        instructions = world.system_prompt if path is None else load_prompt(path)
     loop_settings = _loop_settings(config)
     loop_settings = replace(loop_settings, concurrency=options.at_once(loop_settings.concurrency))
 
@@ -321,9 +321,7 @@ def template_of(name: str | None, world: World, tasks: Sequence[Task]) -> str | 
     if name in (None, CHAT_TEMPLATE):
         return None
     if name == OWN_TEMPLATE:
-        return (
-            world.archer.template(tasks) if world.archer.template else f"{world.system_prompt()}\n\n{{obs}}"
-        )
+        return world.archer.template(tasks) if world.archer.template else f"{world.system_prompt}\n\n{{obs}}"
     return load_prompt(name).replace("{words}", ", ".join(task.hidden_information for task in tasks))
 
 

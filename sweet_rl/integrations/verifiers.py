@@ -80,7 +80,7 @@ class WorldTaskset(vf.Taskset[WorldTask, WorldConfig]):
 
     def load(self) -> Iterator[WorldTask]:
         world, tasks = tasks_of(self.config.choice())
-        prompt = world.system_prompt() or None
+        prompt = world.system_prompt or None
         for one in tasks:
             data = vf.TaskData(id=one.task_id, name=one.task_id, system_prompt=prompt)
             yield WorldTask(data, self.config.task)

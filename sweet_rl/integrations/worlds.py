@@ -133,7 +133,7 @@ class SteppedEpisode:
     @property
     def prompt(self) -> list[Message]:
         """What a chat model is given for its next turn: the world's instructions, and the dialogue."""
-        return with_system(self._opened.world.system_prompt(), self.observation.messages)
+        return with_system(self._opened.world.system_prompt, self.observation.messages)
 
     @property
     def messages(self) -> list[dict[str, str]]:

@@ -332,7 +332,7 @@ async def simulate(
         chosen.check_place()
     prompt = None  # for an object that has its own instructions
     if isinstance(agent, str) or not hasattr(agent, "act") or instructed(agent) is not None:
-        prompt = played.system_prompt() if agent_prompt is None else load_prompt(str(agent_prompt))
+        prompt = played.system_prompt if agent_prompt is None else load_prompt(str(agent_prompt))
     elif agent_prompt is not None:
         raise UsageError(f"The agent {agent!r} has its own instructions: leave agent_prompt out.")
     settings = played.settings(chosen) | {"seed": seed}

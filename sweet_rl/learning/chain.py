@@ -299,7 +299,7 @@ async def _looked_at(run: Run, rows: Sequence[Candidates], episodes: Path, margi
         return one, states_of(one)[row.key[2]]
 
     policy = TransformersPolicy(
-        run.start, system_prompt=world.system_prompt(), max_new_tokens=run.max_tokens, max_batch=256
+        run.start, system_prompt=world.system_prompt, max_new_tokens=run.max_tokens, max_batch=256
     )
     user = Remembering(world.user.make(world.name), recorded.values()) if world.user.by != "world" else None
     try:

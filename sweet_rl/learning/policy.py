@@ -197,5 +197,5 @@ def imitate(world: str, demonstrations: str, output: str, *, steps: int = STEPS,
     played = world_of(world)
     prompt = folder / MADE / "system_prompt.txt"
     prompt.parent.mkdir(parents=True, exist_ok=True)
-    prompt.write_text(played.system_prompt())
+    prompt.write_text(played.system_prompt)
     make_agent(folder, texts_of(read_demonstrations(demonstrations.split(",")), prompt, steps), seed=seed)

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from random import Random
@@ -313,9 +312,8 @@ class Lantern(Adventure):
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
         return lantern_tasks(where)
 
-    @asynccontextmanager
-    async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
-        yield lambda: LanternEnv(max_turns=self.turns(options), compat=options.compat)
+    def make_env(self, options: Options, user: User | None) -> Env:
+        return LanternEnv(max_turns=self.turns(options), compat=options.compat)
 
     async def routes(self, wanted: AgentRequest) -> Mapping[str, Sequence[str]]:
         return {task.task_id: solve(int(task.row.get("variant", 0))) for task in wanted.tasks}

@@ -180,7 +180,7 @@ class Cast:
     def system_prompt(self) -> str:
         """The agent's instructions, before everything else."""
         path = self.agent.agent_prompt_path
-        return load_prompt(path) if path else self.world.system_prompt()
+        return load_prompt(path) if path else self.world.system_prompt
 
     def agent_settings(self) -> dict[str, Json]:
         """What decides about the agent's turns."""

@@ -19,7 +19,7 @@ from sweet_rl.flags import flags_of as flags_of_settings
 from sweet_rl.network import without_hub_if_silent
 from sweet_rl.plugins import Registry
 from sweet_rl.types import Json, Task
-from sweet_rl.worlds.base import World, no_agent, one_level, tasks_in
+from sweet_rl.worlds.base import BaseEnv, World, no_agent, one_level, tasks_in
 from sweet_rl.worlds.dialogue import HUB_REPOSITORY
 from sweet_rl.worlds.options import (
     COMMON,
@@ -35,7 +35,17 @@ from sweet_rl.worlds.options import (
     TaskLists,
 )
 
-__all__ = ["AgentRequest", "Answers", "Archer", "Learning", "Level", "LevelRequest", "Options", "Scores"]
+__all__ = [
+    "AgentRequest",
+    "Answers",
+    "Archer",
+    "BaseEnv",
+    "Learning",
+    "Level",
+    "LevelRequest",
+    "Options",
+    "Scores",
+]
 __all__ += ["ScriptedFlags", "TaskLists", "World", "agents_with", "all_worlds", "check_tasks"]
 __all__ += ["chosen_tasks", "first_for", "flags_of", "learning_options", "levels_of", "load_tasks", "names"]
 __all__ += ["no_agent", "options_of", "own_options", "two_worlds", "world_in", "world_named_in", "world_of"]
@@ -86,6 +96,8 @@ def world_of(name: str) -> World:
         raise UsageError(
             f"{name!r} is no world but {found!r}. It has to be an object of a subclass of sweet_rl.worlds.World."
         )
+    if not found.name:
+        raise UsageError(f'The world {name!r} has no name: write `name = "..."` into its class.')
     if ":" in name:
         _OTHERS[name] = found
     return found

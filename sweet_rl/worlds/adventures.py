@@ -14,8 +14,9 @@ from sweet_rl.chat.formats import LastObservation
 from sweet_rl.contracts import Policy
 from sweet_rl.errors import UsageError
 from sweet_rl.policies.scripted import ScriptedPolicy
-from sweet_rl.types import Compat, Message, Observation, StepResult, Task, derive_seed
-from sweet_rl.worlds.base import Episode, World, no_agent
+from sweet_rl.prompts import load_prompt
+from sweet_rl.types import Compat, Observation, StepResult, Task, derive_seed
+from sweet_rl.worlds.base import BaseEnv, World, no_agent
 from sweet_rl.worlds.options import AgentRequest
 
 # Interpreters know commands that are not moves. Some write files or keep a second copy of the game that other
@@ -76,36 +77,34 @@ def is_refused(command: str, *, published: bool = False) -> bool:
     return any(words and words[0][:_DICTIONARY_LENGTH] in refused for words in sentences)
 
 
-class AdventureEnv(Episode):
+class AdventureEnv(BaseEnv):
     """One episode of a text game; subclasses write `_begin` and `_play`, which raise EpisodeError without a
     game. As published, nothing stands between the parts of an observation, and more may be typed."""
 
     max_score: ClassVar[int]
 
     def __init__(self, *, max_turns: int = 50, compat: Compat = "fixed") -> None:
-        self._max_turns, self._published = max_turns, compat == "published"
+        super().__init__(max_turns)
+        self._published = compat == "published"
 
-    async def _opening(self) -> str:
-        self._latest = await self._begin(self._task)
+    async def opening(self) -> str:
+        self._latest = await self._begin(self.task)
         return self._say(self._latest)
 
-    async def _turn(self, action: str) -> StepResult:
-        """One command: the first line of `action`, empty or not."""
-        before, content, command = self._latest, action.partition("\n")[0], typed(action)
+    def visible(self, action: str) -> str:
+        """One command: its first line, empty or not."""
+        return action.partition("\n")[0]
+
+    async def turn(self, action: str) -> StepResult:
+        before, command = self._latest, typed(action)
         if is_refused(command, published=self._published):
             latest = replace(before, narrative=f"\n{REFUSAL}\n")
         else:
             latest = await self._play(command)
         self._latest = latest
-        self._messages += [Message("assistant", content), Message("user", self._say(latest))]
-        return self._moved(
-            content,
-            action,
-            ended=latest.over,
-            cut=self._steps >= self._max_turns,
-            reward=float(latest.score - before.score),
-            info={"game": {"score": latest.score, "max_score": self.max_score, "won": latest.won}},
-        )
+        game = {"score": latest.score, "max_score": self.max_score, "won": latest.won}
+        reward = float(latest.score - before.score)
+        return self.respond(self._say(latest), reward, terminated=latest.over, info={"game": game})
 
     async def _begin(self, task: Task) -> Scene:
         """The first moment."""
@@ -158,7 +157,7 @@ class Adventure(World):
     """A text adventure; subclasses write `rows`, `open` and `routes`."""
 
     max_turns = 50
-    agent_prompt = "llm_agent_adventure_prompt"
+    system_prompt = load_prompt("llm_agent_adventure_prompt")
     agents: ClassVar = {"walkthrough": {}, "random": {}}
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:

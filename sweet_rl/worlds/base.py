@@ -6,17 +6,19 @@ import: what it needs to be played is imported when it is opened.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sweet_rl.chat.formats import ChatFormat, WholeTranscript
 from sweet_rl.contracts import Env, Policy, User
-from sweet_rl.errors import UsageError, no_such
+from sweet_rl.errors import EpisodeError, SweetRLError, UsageError, no_such, of_own
 from sweet_rl.flags import flags_of as settings_flags
-from sweet_rl.prompts import load_prompt
-from sweet_rl.types import Json, Message, Observation, StepResult, StopReason, Task
+from sweet_rl.types import Json, Message, Observation, StepResult, StopReason, Task, UserContext
 from sweet_rl.worlds.options import (
     COMMON,
     AgentRequest,
@@ -37,7 +39,7 @@ Rows = list[dict[str, Json]]  # tasks as they stand in a file
 
 
 class World:
-    """A world by its name. Subclasses set `name` and write `rows` and `open`; everything else has a default.
+    """A world by its name. Subclasses set `name` and write `rows` and `make_env`; everything else has a default.
 
     Attributes:
         name: in flags and rows; also what its tasks' names begin with, in worlds that reward turns.
@@ -50,12 +52,12 @@ class World:
         scores: what the reward of an episode says, and who gives it.
         learning: how agents learn in it by choosing labels.
         archer: how a policy learns in it online.
-        agent_prompt: the packaged instructions of a model that plays; empty where there are none.
+        system_prompt: the instructions of a model that plays, before everything else.
         player_rules: instructions for a person who plays; `{turns}` is the limit.
         stages: stages of its own, by what is typed behind `sweet-rl`.
     """
 
-    name: ClassVar[str]
+    name: ClassVar[str] = ""
     max_turns: ClassVar[int] = 10
     options: ClassVar[type[Options]] = Options
     agents: ClassVar[Mapping[str, Mapping[str, Json]]] = {}
@@ -63,7 +65,7 @@ class World:
     scores: ClassVar[Scores] = Scores()
     learning: ClassVar[Learning] = Learning()
     archer: ClassVar[Archer] = Archer()
-    agent_prompt: ClassVar[str] = ""
+    system_prompt: ClassVar[str] = ""
     player_rules: ClassVar[str] = "You have {turns} turns."
     stages: ClassVar[Mapping[str, StageEntry]] = {}
 
@@ -71,39 +73,47 @@ class World:
     def tasks(self) -> TaskLists:
         return TaskLists(f"{self.name}:train", f"{self.name}:test")
 
-    def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
-        """Tasks of a list: all of them where `where` is empty.
+    def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Iterable[dict[str, Json]]:
+        """Tasks of a list, as rows of a task file; a generator will do.
 
         Args:
             source: the list's name, one of `tasks.sources`.
-            where: what stands behind the colon: a split, mostly.
+            where: what stands behind the colon: a split, mostly; empty where nothing does.
             limit: how many at most; for lists that have no end.
             seed: draws tasks that are generated.
 
         Raises:
             UsageError: there is no such split, or its data are missing.
         """
-        raise NotImplementedError
+        raise UsageError(
+            f"The world {self.name} has no tasks: write `def rows(self, source, where, *, limit, seed)`, which "
+            "returns a list of dicts."
+        )
 
-    def open(self, options: Options, user: User | None) -> AbstractAsyncContextManager[Callable[[], Env]]:
-        """What makes a fresh `Env` for each episode; what they share is freed with the block.
+    def make_env(self, options: Options, user: User | None) -> Env:
+        """A fresh `Env`, for one episode.
 
         Args:
             options: of this world.
             user: who answers, where that is not the world itself; its owner closes it.
+        """
+        raise UsageError(
+            f"The world {self.name} has no Env: write `def make_env(self, options, user)`, which returns one "
+            "(sweet_rl.BaseEnv)."
+        )
+
+    @asynccontextmanager
+    async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
+        """What makes an `Env` for each episode: override it where episodes share what is freed with the block.
 
         Raises:
             UsageError: a package or a file is missing.
         """
-        raise NotImplementedError
+        yield partial(self.make_env, options, user)
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
         """A scripted agent; a UsageError where there is none of this name, or a package or a file is missing."""
         raise no_agent(self, wanted.name)
-
-    def system_prompt(self) -> str:
-        """The instructions of a model that plays, before everything else; empty where there are none."""
-        return load_prompt(self.agent_prompt) if self.agent_prompt else ""
 
     def transcript(self) -> ChatFormat:
         """How an episode looks to a model that reads plain text: all messages, a line each."""
@@ -132,60 +142,131 @@ class World:
         return None if least is None else reward > least
 
 
-class Episode:
-    """What every episode of ours keeps: its task and messages, how many turns there were, and whether it is over.
+class BaseEnv:
+    """An `Env` to inherit from: it keeps the dialogue, counts turns, and ends the episode at the limit. Write `turn`.
 
-    Worlds write `_turn`, which adds the messages of a turn, and `_opening`, the first one. After the end, and after a
-    world broke, nothing happens any more.
+    After the end, and after a turn raised something, nothing happens any more.
+
+    Attributes:
+        max_turns: agent turns at most; None: no limit.
+        user: who answers, where that is not the world itself.
+        task: what is played.
+        seed: of the episode; draw at random by this seed alone, so that the episode can be replayed.
+        messages: the dialogue so far, with the agent's last turn.
+        turns: agent turns so far, with the last one.
+        answer: what the agent handed in, in worlds that grade answers afterwards.
     """
 
-    _task: Task
-    _seed: int
-    _messages: list[Message]
-    _steps = 0
-    _done = True
-    _answer: str | None = None
+    task: Task
+    seed: int
+    messages: list[Message]
+    turns = 0
+    answer: str | None = None
+    _action = ""
+    _over = True
+
+    def __init__(self, max_turns: int | None = None, user: User | None = None) -> None:
+        self.max_turns, self.user = max_turns, user
+
+    async def opening(self) -> str:
+        """What the agent sees first. Override it to prepare the episode."""
+        return self.task.problem_description
+
+    async def turn(self, action: str) -> StepResult:
+        """One turn of the agent: return `self.respond(...)`."""
+        raise NotImplementedError
+
+    def visible(self, action: str) -> str:
+        """What others see of the agent's text."""
+        return action
+
+    def info(self) -> Mapping[str, Json]:
+        """Further fields of the episode's row."""
+        return {}
+
+    @property
+    def last_turn(self) -> bool:
+        """Whether this turn is the last that the limit allows."""
+        return self.max_turns is not None and self.turns >= self.max_turns
+
+    def respond(
+        self,
+        text: str | None = None,
+        reward: float | None = None,
+        *,
+        terminated: bool = False,
+        truncated: bool = False,
+        **more: Any,
+    ) -> StepResult:
+        """What a turn came to. At the limit of turns it is truncated, whatever is said here.
+
+        Args:
+            text: what the agent sees next; the turn that ends the episode may go without.
+            reward: of this turn; None where episodes are graded afterwards.
+            terminated: the episode came to its own end.
+            truncated: it was cut off.
+            more: further fields of `StepResult`.
+        """
+        if text is not None:
+            self.messages.append(Message("user", text))
+        truncated = not terminated and (truncated or self.last_turn)
+        fields: dict[str, Any] = {
+            "content": self.visible(self._action),
+            "output": self._action,
+            "observation": None if text is None else self._observe(),
+            "reward": reward,
+            "terminated": terminated,
+            "truncated": truncated,
+            "stop_reason": StopReason.ENDED if terminated else StopReason.TURN_LIMIT if truncated else None,
+            "answer": self.answer if terminated or truncated else None,
+            "info": self.info(),
+        }
+        return StepResult(**fields | more)
+
+    def context(self) -> UserContext:
+        """What `user` may know."""
+        return UserContext(self.task.problem_description, self.task.hidden_information, tuple(self.messages))
+
+    async def ask(self) -> str:
+        """What `user` replies to the dialogue so far.
+
+        Raises:
+            EpisodeError: the user could not be asked; the episode has failed.
+        """
+        if self.user is None:
+            raise UsageError(
+                'This world asks `user`, and there is none: write `user = Answers(by="human", scripted=CLASS)` into the '
+                "World, and hand `user` on in `make_env`."
+            )
+        reply = await self.user.reply(self.context())
+        if reply.failure is not None:
+            raise EpisodeError(StopReason.USER_FAILED, replace(reply.failure, turn=self.turns - 1))
+        return reply.content
 
     async def reset(self, task: Task, *, seed: int) -> Observation:
         """Begin; whatever was played before is forgotten."""
-        self._done, self._steps, self._task, self._seed = True, 0, task, seed
-        self._messages = [Message("user", await self._opening())]
-        self._done = False
+        self._over, self.turns, self.task, self.seed = True, 0, task, seed
+        self.messages = [Message("user", await self.opening())]
+        self._over = False
         return self._observe()
 
     async def step(self, action: str) -> StepResult:
-        """One turn of the agent."""
-        if self._done:
-            return StepResult(action, action, None, terminated=True, answer=self._answer, info=self._info())
-        self._done = True  # should the world break
-        self._steps += 1
-        result = await self._turn(action)
-        self._done = result.over
+        """Add the agent's turn to the dialogue, and take it."""
+        if self._over:
+            return StepResult(action, action, None, terminated=True, answer=self.answer, info=self.info())
+        self._over = True  # should the turn raise something
+        self.turns, self._action = self.turns + 1, action
+        self.messages.append(Message("assistant", self.visible(action)))
+        result = await self.turn(action)
+        self._over = getattr(result, "over", True)
         return result
 
     async def close(self) -> None:
-        """Nothing to free: whoever answers outlives the episode."""
-        self._done = True
-
-    async def _opening(self) -> str:
-        """Make ready what the task needs; what the agent sees first."""
-        return self._task.problem_description
-
-    async def _turn(self, action: str) -> StepResult:
-        raise NotImplementedError
-
-    def _info(self) -> Mapping[str, Json]:
-        """Fields of the episode's row that belong to this world alone."""
-        return {}
+        """Nothing to free: who answers outlives the episode."""
+        self._over = True
 
     def _observe(self) -> Observation:
-        return Observation(self._task.task_id, tuple(self._messages), self._seed)
-
-    def _moved(self, content: str, action: str, *, ended: bool, cut: bool, **more: Any) -> StepResult:
-        """A turn that ended the episode, or after which no turns are left, or neither."""
-        reason = StopReason.ENDED if ended else StopReason.TURN_LIMIT if cut else None
-        more |= {"terminated": ended, "truncated": cut and not ended, "stop_reason": reason}
-        return StepResult(content, action, self._observe(), **more)
+        return Observation(self.task.task_id, tuple(self.messages), self.seed)
 
 
 def rules_of(world: World, options: Options, *own: str) -> dict[str, Any]:
@@ -201,8 +282,14 @@ def tasks_in(world: World, source: str, *, limit: int | None = None, seed: int =
     name, _, where = source.partition(":")
     if name not in world.tasks.sources:
         return load_tasks_file(Path(source).expanduser())[:limit]
-    rows, place = world.rows(name, where, limit=limit, seed=seed), f"{source} of the world {world.name}"
-    return [task_from_row(row, path=place, line=number) for number, row in enumerate(rows, 1)][:limit]
+    try:
+        rows = list(islice(world.rows(name, where, limit=limit, seed=seed), limit))
+    except SweetRLError:
+        raise
+    except Exception as error:
+        raise of_own(f"`rows` of the world {world.name}", error) from error
+    place = f"{source} of the world {world.name}"
+    return [task_from_row(row, path=place, line=number) for number, row in enumerate(rows, 1)]
 
 
 def one_level(world: World, options: Options, request: LevelRequest) -> list[Level]:

@@ -15,17 +15,8 @@ from typing import ClassVar, Final, Literal
 from sweet_rl.contracts import User
 from sweet_rl.errors import EpisodeError
 from sweet_rl.flags import flag, group
-from sweet_rl.types import (
-    ANSWER_MARKER,
-    NO_ANSWER,
-    Failure,
-    Json,
-    Message,
-    StepResult,
-    StopReason,
-    UserContext,
-)
-from sweet_rl.worlds.base import Episode, World
+from sweet_rl.types import ANSWER_MARKER, NO_ANSWER, Failure, Json, StepResult, StopReason
+from sweet_rl.worlds.base import BaseEnv, World
 from sweet_rl.worlds.options import Options
 
 HUB_REPOSITORY: Final = "facebook/collaborative_agent_bench"  # where ColBench is
@@ -109,13 +100,14 @@ class Dialogue(World):
         return settings
 
 
-class DialogueEnv(Episode):
-    """One episode between an agent and a human; worlds fill in `_begin`, `_consider`, `_hand_in`, `_context`.
+class DialogueEnv(BaseEnv):
+    """One episode between an agent and a human; worlds fill in `_begin`, `_consider`, `_hand_in`, `context`.
     The last turn ends it whatever it says. A human who cannot be asked ends it, or says the published "No
     response.". Of a reply the agent gets to see `reply_limit` Unicode characters."""
 
     reply_limit: ClassVar[int]
-    _answer: str | None = NO_ANSWER
+    user: User
+    answer: str | None = NO_ANSWER
 
     def __init__(
         self,
@@ -125,43 +117,35 @@ class DialogueEnv(Episode):
         parser: Callable[[str], ParsedAction] = parse_published,
         stop_on_user_failure: bool = False,
     ) -> None:
-        self._user, self._max_turns, self._parse = user, max_turns, parser
-        self._stop_on_user_failure = stop_on_user_failure
+        super().__init__(max_turns, user)
+        self._parse, self._stop_on_user_failure = parser, stop_on_user_failure
 
-    async def _opening(self) -> str:
-        self._answer = NO_ANSWER
+    async def opening(self) -> str:
+        self.answer = NO_ANSWER
         await self._begin()
-        return self._task.problem_description
+        return self.task.problem_description
 
-    async def _turn(self, action: str) -> StepResult:
+    def visible(self, action: str) -> str:
+        return self._parse(action).visible
+
+    async def turn(self, action: str) -> StepResult:
         """What the agent says and, unless it was the last turn, the human's reply."""
         parsed = self._parse(action)
-        self._messages.append(Message("assistant", parsed.visible))
         failures = await self._consider(parsed)
         answered = parsed.answer is not None
-        if answered or self._steps >= self._max_turns:
-            self._answer = self._hand_in(parsed)
-            return StepResult(
-                content=parsed.visible,
-                output=parsed.output,
-                observation=None,
-                terminated=answered,
-                truncated=not answered,
-                stop_reason=StopReason.ANSWERED if answered else StopReason.TURN_LIMIT,
-                answer=self._answer,
-                failures=failures,
-                info=self._info(),
+        if answered or self.last_turn:
+            self.answer = self._hand_in(parsed)
+            reason = StopReason.ANSWERED if answered else StopReason.TURN_LIMIT
+            return self.respond(
+                terminated=answered, stop_reason=reason, output=parsed.output, failures=failures
             )
-        reply = await self._user.reply(self._context())
+        reply = await self.user.reply(self.context())
         if reply.failure is not None:
             failure = self._now(reply.failure)
             if self._stop_on_user_failure:
                 raise EpisodeError(StopReason.USER_FAILED, failure)
             failures = (*failures, failure)
-        self._messages.append(Message("user", reply.content[: self.reply_limit]))
-        return StepResult(
-            parsed.visible, parsed.output, self._observe(), failures=failures, info=self._info()
-        )
+        return self.respond(reply.content[: self.reply_limit], output=parsed.output, failures=failures)
 
     async def _begin(self) -> None:
         """Make ready what the task needs."""
@@ -174,13 +158,5 @@ class DialogueEnv(Episode):
         """The answer of an episode that ends with this turn."""
         raise NotImplementedError
 
-    def _context(self) -> UserContext:
-        """What the human may know."""
-        return UserContext(
-            problem_description=self._task.problem_description,
-            hidden_information=self._task.hidden_information,
-            messages=tuple(self._messages),
-        )
-
     def _now(self, failure: Failure) -> Failure:
-        return replace(failure, turn=self._steps - 1)
+        return replace(failure, turn=self.turns - 1)

@@ -95,7 +95,9 @@ class Answers:
     # makes an oracle that a model plays, of what runs it, its folder or its server's address, and what else was
     # given for it: its name, a key, how patiently it is asked
     oracle: Callable[..., User] | None = None
-    model: str | None = None  # `module:CLASS` of a human that a model plays, with a `check_prompt`
+    # `module:CLASS` of the human that a model plays, with a `check_prompt`, which `--env_model auto` then means; None:
+    # `OpenAIUser`, and only where a server is named
+    model: str | None = None
     asked_with: tuple[str, ...] = ()  # the options that decide how that one is asked
     prompt: str = ""  # the packaged prompt of a model that plays the human
     # `module:FUNCTION` that answers behind a server without a model, and knows of an episode what a prompt says;
@@ -123,13 +125,12 @@ class Answers:
     ) -> User:
         """The simulated human, played by a model behind a server, whose client is closed with it; `said` are
         `max_tokens` of a reply and a `system_prompt`, where they are not the usual ones."""
-        kind = self._named("model", "simulated human that a model plays")
-        user: User = kind(client, model, prompt_template=prompt, **said, **self.settings(options))
+        user: User = self._kind()(client, model, prompt_template=prompt, **said, **self.settings(options))
         return user
 
     def check_prompt(self, template: str, path: str) -> None:
         """Raise a UsageError if a prompt of the human does not take what it is shown."""
-        self._named("model", "simulated human that a model plays").check_prompt(template, path)
+        self._kind().check_prompt(template, path)
 
     def settings(self, options: Options) -> dict[str, Json]:
         """What decides about a model that plays the human, besides its name and its prompt."""
@@ -140,7 +141,11 @@ class Answers:
         speaker: Speaker = self._named("speaker", "human that reads what it knows from a prompt", world)
         return speaker
 
-    def _named(self, field: str, what: str, world: str = "This world") -> Any:
+    def _kind(self) -> Any:
+        """The class of a human that a model plays."""
+        return resolve_name(self.model or "sweet_rl.users.model:OpenAIUser")
+
+    def _named(self, field: str, what: str, world: str) -> Any:
         """What a field says, imported where it is a place; a UsageError where it says nothing."""
         found = getattr(self, field)
         if found is None:

@@ -16,8 +16,8 @@ from sweet_rl.chat.reflect_format import offered_commands
 from sweet_rl.contracts import Env, User
 from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.text_game import GameStep, TextGame
-from sweet_rl.types import Failure, Json, Message, Observation, StepResult, Task
-from sweet_rl.worlds.base import Episode, World
+from sweet_rl.types import Failure, Json, Observation, StepResult, Task
+from sweet_rl.worlds.base import BaseEnv, World
 from sweet_rl.worlds.options import Options
 
 T = TypeVar("T")
@@ -46,39 +46,42 @@ class TextGameWorld(World):
         return LastObservation()
 
 
-class TextGameEnv(Episode):
+class TextGameEnv(BaseEnv):
     """One episode of a text game; each user message has the whole state. What was won or lost is terminated, what
     ran out of steps is truncated, however a game sets the two; the row's `game` is the last `info` and `cost`."""
 
     _game: TextGame
 
     def __init__(self, make_game: Callable[[], TextGame], *, threaded: bool = False) -> None:
+        super().__init__()
         self._make_game, self._threaded = make_game, threaded
 
-    async def _opening(self) -> str:
+    async def opening(self) -> str:
         await self.close()
         self._game, self._cost = await self._do(self._make_game), 0.0
-        return await self._do(partial(self._game.reset, self._task, seed=self._seed))
+        return await self._do(partial(self._game.reset, self.task, seed=self.seed))
 
-    async def _turn(self, action: str) -> StepResult:
-        """Take the agent's text as a label; others see its first line."""
-        content = action.strip().partition("\n")[0].encode("utf-8", "replace").decode()
+    def visible(self, action: str) -> str:
+        """Its first line."""
+        return action.strip().partition("\n")[0].encode("utf-8", "replace").decode()
+
+    async def turn(self, action: str) -> StepResult:
+        """Take the agent's text as a label."""
         moved = await self._do(partial(self._game.step, action))
         self._cost += moved.cost
-        self._messages += [Message("assistant", content), Message("user", moved.text)]
         # Won is an end even where it is published as a truncation; no more steps is none, even where it is.
         ended = moved.info.get("won") is True or (moved.terminated and not moved.info.get("out_of_steps"))
-        return self._moved(
-            content,
-            action,
-            ended=moved.over and ended,
-            cut=moved.over,
-            reward=moved.reward,
-            info={"game": dict(moved.info) | {"cost": round(self._cost, 6)}},
+        game = dict(moved.info) | {"cost": round(self._cost, 6)}
+        return self.respond(
+            moved.text,
+            moved.reward,
+            terminated=moved.over and ended,
+            truncated=moved.over,
+            info={"game": game},
         )
 
     async def close(self) -> None:
-        self._done = True
+        self._over = True
         if hasattr(self, "_game"):
             await self._do(self._game.close)
 
@@ -136,7 +139,7 @@ class PlayedEnv:
         make_env: Callable[[], Env],
         run: Callable[[Coroutine[Any, Any, Any]], Any],
     ) -> None:
-        self.head, self.instruction = world.learning.head or "", world.system_prompt().strip()
+        self.head, self.instruction = world.learning.head or "", world.system_prompt.strip()
         self.max_labels, self.success_threshold = world.learning.labels, -(world.scores.success_return or 0.0)
         self.text = ""
         self.observation: Observation | None = None

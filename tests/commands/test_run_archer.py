@@ -357,7 +357,7 @@ def test_a_template_is_the_worlds_own_or_a_files(tmp_path):
     assert own == archer.template_of("ask_for_object_prompt", world, tasks)
     assert all(task.hidden_information in own for task in tasks) and own.count("{obs}") == 1
     lantern = world_of("lantern")
-    assert archer.template_of("own", lantern, tasks) == f"{lantern.system_prompt()}\n\n{{obs}}"
+    assert archer.template_of("own", lantern, tasks) == f"{lantern.system_prompt}\n\n{{obs}}"
     (tmp_path / "mine.txt").write_text("{words}: {obs}")
     assert archer.template_of(str(tmp_path / "mine.txt"), world, tasks[:1]).endswith(": {obs}")
     assert archer.template_of(None, world, tasks) is None

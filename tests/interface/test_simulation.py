@@ -119,9 +119,6 @@ class EchoWorld(sweet_rl.World):
     async def open(self, options, user):
         yield Echo
 
-    def system_prompt(self):
-        return ""
-
 
 class Repeating(Asking):
     async def act(self, observation):
@@ -260,7 +257,7 @@ def test_a_run_that_was_begun_here_is_finished_by_the_command(tmp_path):
 
 
 ANSWER = "I WANT TO ANSWER:\ndef f(x):\n    return x + 1\n"
-RULES = world_of("code").system_prompt()
+RULES = world_of("code").system_prompt
 
 
 @pytest.fixture
@@ -409,7 +406,7 @@ def test_a_policy_without_instructions_plays_by_the_worlds(wrapped):
     agent = Noting()
     sweet_rl.play("code", ROWS[0], agent=wrapped(agent))
     one = sweet_rl.play("twenty_questions", agent=wrapped(agent), options={"max_turns": 1})
-    assert agent.noted == [RULES, world_of("twenty_questions").system_prompt()]
+    assert agent.noted == [RULES, world_of("twenty_questions").system_prompt]
     assert agent.system_prompt is None
     assert one.provenance["settings"].keys() >= {"agent_prompt"}
     for own in ("", "My own."):

@@ -64,7 +64,7 @@ def test_turns_are_kept_and_the_rest_is_drawn_anew(worlds):
 
 def test_a_turn_that_was_not_taken_can_be_tried(worlds):
     world = worlds["number"]
-    number = world.rows("numbers", "test", limit=1, seed=0)[0]["ground_truth"]
+    number = next(world.rows("numbers", "test", limit=1, seed=0))["ground_truth"]
     (episode,) = sweet_rl.simulate(world, num_tasks=1, agent="wild", seed=1)
     start, *_ = states_of(episode)
     right = replace(start, said=(Generation("", Completion(number)),))

@@ -28,7 +28,7 @@ from sweet_rl.worlds.dialogue import OUTPUT_MARKER, parse_fixed, parse_published
 def test_a_world_has_few_members_and_three_must_be_written():
     members = {name for name in (*dir(World), *World.__annotations__) if not name.startswith("_")}
     assert len(members) <= 20, sorted(members)
-    three = type("Three", (World,), {"name": "three", "rows": lambda *_, **__: [], "open": None})()
+    three = type("Three", (World,), {"name": "three", "rows": lambda *_, **__: [], "make_env": None})()
     assert (three.tasks.test, three.tasks.sources, three.turns(three.options())) == (
         "three:test",
         ("three",),

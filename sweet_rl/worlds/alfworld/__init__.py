@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from sweet_rl.cli.stage import StageEntry
 from sweet_rl.contracts import Policy
 from sweet_rl.flags import Settings, flag, group
+from sweet_rl.prompts import load_prompt
 from sweet_rl.text_game import TextGame
 from sweet_rl.worlds.base import Rows, no_agent, one_level, rules_of
 from sweet_rl.worlds.options import AgentRequest, Learning, Level, LevelRequest, Measured, Options, TaskLists
@@ -98,7 +99,7 @@ class Alfworld(TextGameWorld):
         measured=measured,
     )
     threaded = True
-    agent_prompt = "llm_agent_household_prompt"
+    system_prompt = load_prompt("llm_agent_household_prompt")
     player_rules = (
         "Do the task in the household: type the number of an action. You carry one thing at a time. "
         "You have {turns} actions."

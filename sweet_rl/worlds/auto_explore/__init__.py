@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import ClassVar, Final
 
 from sweet_rl.contracts import Policy
+from sweet_rl.prompts import load_prompt
 from sweet_rl.text_game import TextGame
 from sweet_rl.worlds.auto_explore.options import ACTION_HEAD, STAGES, ExploreLearning, ExploreOptions
 from sweet_rl.worlds.base import Rows, no_agent, rules_of
@@ -60,7 +61,7 @@ class AutoExplore(TextGameWorld):
     tasks = TaskLists("auto-explore:train", "auto-explore:test")
     agents: ClassVar = {"planner": {}, "wanderer": {}}
     learning = Learning(head=ACTION_HEAD, options=ExploreLearning, levels=levels, prepared=prepared)
-    agent_prompt = "llm_agent_explore_prompt"
+    system_prompt = load_prompt("llm_agent_explore_prompt")
     player_rules = (
         "Find the file that answers the question: type the label of a command. `cd` goes to a "
         "folder, `cat` shows a file, `id` hands it in and ends the game. You have {turns} commands."

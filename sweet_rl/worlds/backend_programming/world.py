@@ -9,8 +9,7 @@ import ast
 import keyword
 import re
 import tomllib
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
@@ -187,6 +186,7 @@ class BackendProgramming(Dialogue):
         server="configs/sweet_rl/serve_human_70b.sh meta-llama/Llama-3.1-70B-Instruct",
     )
     archer = Archer(config="archer_code")
+    system_prompt = load_prompt("llm_agent_code_prompt")
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
         mini = import_module("sweet_rl.mini.backend.tasks")
@@ -201,14 +201,14 @@ class BackendProgramming(Dialogue):
         rows: Rows = mini.generate(split, SIZES[split] if limit is None else limit, seed, variant)
         return rows
 
-    @asynccontextmanager
-    async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
+    def make_env(self, options: Options, user: User | None) -> Env:
         if user is None or not isinstance(options, DialogueOptions):
             raise UsageError(f"{self.name} needs a simulated human, and options of its own.")
-        stop = options.user_failure == "stop"
-        parser = PARSERS[options.parser]
-        yield lambda: BackendEnv(
-            user, max_turns=self.turns(options), parser=parser, stop_on_user_failure=stop
+        return BackendEnv(
+            user,
+            max_turns=self.turns(options),
+            parser=PARSERS[options.parser],
+            stop_on_user_failure=options.user_failure == "stop",
         )
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
@@ -242,9 +242,6 @@ class BackendProgramming(Dialogue):
                 }
                 return scripted.ConstantPolicy(answers, system_prompt=prompt)
         raise no_agent(self, wanted.name)
-
-    def system_prompt(self) -> str:
-        return load_prompt("llm_agent_code_prompt.txt")
 
 
 WORLD = BackendProgramming()

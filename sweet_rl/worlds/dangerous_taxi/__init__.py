@@ -11,6 +11,7 @@ from sweet_rl.cli.stage import StageEntry
 from sweet_rl.contracts import Policy
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Settings, flag, group
+from sweet_rl.prompts import load_prompt
 from sweet_rl.text_game import TextGame
 from sweet_rl.worlds.base import Rows, no_agent, one_level, rules_of, tasks_in
 from sweet_rl.worlds.options import AgentRequest, Learning, Level, LevelRequest, Measured, Options, TaskLists
@@ -115,7 +116,7 @@ class DangerousTaxi(TextGameWorld):
         flags=TaxiMeasured,
         measured=measured,
     )
-    agent_prompt = "llm_agent_taxi_prompt"
+    system_prompt = load_prompt("llm_agent_taxi_prompt")
     player_rules = (
         "Fetch the passenger (P) with the taxi (T) and bring them to the destination (D): type "
         "the number of an action. O: the taxi is where they wait, X: they are in it. An action that changes "

@@ -97,7 +97,7 @@ class FrontendEnv(DialogueEnv):
         self._drafts: list[dict[str, Json]] = []
         self._target_image: str | None = None
         try:
-            self._target = await self._renderer.render(self._task.hidden_information)
+            self._target = await self._renderer.render(self.task.hidden_information)
         except RenderFailed as error:
             failure = _of_rendering(error, "the page that is wanted: ")
             raise EpisodeError(StopReason.WORLD_FAILED, failure) from error
@@ -109,7 +109,7 @@ class FrontendEnv(DialogueEnv):
         self._shown = self._draft
         if html is None:
             return ()
-        turn = self._steps - 1
+        turn = self.turns - 1
         try:
             page = await self._renderer.render(html)
         except RenderFailed as error:
@@ -117,32 +117,32 @@ class FrontendEnv(DialogueEnv):
             self._drafts.append({"turn": turn, "image": None, "failure": failure.kind})
             self._shown = None  # an older page would pass for what this turn looks like
             if self._forget_answer:
-                self._draft, self._answer = None, None
+                self._draft, self.answer = None, None
             return (failure,)
-        image = await self._saved(page.image, self._seed, turn)
+        image = await self._saved(page.image, self.seed, turn)
         self._drafts.append({"turn": turn, "image": image, "failure": None})
         self._draft = self._shown = page
-        self._answer = image
+        self.answer = image
         return ()
 
     async def _saved(self, image: bytes, *which: int) -> str:
         import asyncio  # which --help does not load
 
-        return await asyncio.to_thread(self._pictures.save, self._task, image, *which)
+        return await asyncio.to_thread(self._pictures.save, self.task, image, *which)
 
     def _hand_in(self, _parsed: ParsedAction) -> str | None:
-        return self._answer
+        return self.answer
 
-    def _context(self) -> PageContext:
+    def context(self) -> PageContext:
         return PageContext(
-            problem_description=self._task.problem_description,
-            hidden_information=self._task.hidden_information,
-            messages=tuple(self._messages),
+            problem_description=self.task.problem_description,
+            hidden_information=self.task.hidden_information,
+            messages=tuple(self.messages),
             target=self._target,
             draft=self._shown,
         )
 
-    def _info(self) -> Mapping[str, Json]:
+    def info(self) -> Mapping[str, Json]:
         return {"drafts": list(self._drafts), "target_image": self._target_image}
 
 
@@ -218,6 +218,7 @@ class FrontendDesign(Dialogue):
         highest=1.0,
         ceiling_and_floor=("target", "blank"),
     )
+    system_prompt = load_prompt("llm_agent_html_prompt")
     agents: ClassVar = {"improver": {}, "generic": {}, "blank": {}, "target": {}}
     user = Answers(
         by="human",
@@ -292,9 +293,6 @@ class FrontendDesign(Dialogue):
             case _:
                 raise no_agent(self, wanted.name)
         return agent
-
-    def system_prompt(self) -> str:
-        return load_prompt("llm_agent_html_prompt.txt")
 
     def settings(self, options: Options) -> dict[str, Json]:
         drawn = options.rendered_with() if isinstance(options, DesignOptions) else {}

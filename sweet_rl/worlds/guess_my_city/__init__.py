@@ -14,6 +14,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 from sweet_rl.contracts import User
+from sweet_rl.prompts import load_prompt
 from sweet_rl.worlds.base import Rows
 from sweet_rl.worlds.options import Answers, Archer, TaskLists
 from sweet_rl.worlds.question_games import (
@@ -62,7 +63,7 @@ class GuessMyCityEnv(QuestionGameEnv):
 
     def _judge(self, question: str, reply: str) -> tuple[str, bool]:
         if self._published:
-            city = self._task.hidden_information.split(",")[0].lower()
+            city = self.task.hidden_information.split(",")[0].lower()
             leaks, named = city in reply.lower(), city in without_tail(question).lower()
         else:
             leaks, own = says_name(reply, self._names), {"".join(words_of(name)) for name in self._names}
@@ -88,7 +89,7 @@ class GuessMyCity(QuestionGame):
     game = staticmethod(partial(GuessMyCityEnv, cities=[row["aliases"] for row in guess_my_city_tasks()]))
     player = "sweet_rl.mini.cities.asker:make_player"
     archer = Archer(config="archer_city", games_shown=6, shown_action=written_question)
-    agent_prompt = "llm_agent_city_prompt"
+    system_prompt = load_prompt("llm_agent_city_prompt")
     player_rules = (
         "I come from a big city. Find out which: ask me about it, and guess it by its name "
         '("Is it Oslo?"). You have {turns} questions.'

@@ -11,9 +11,8 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from pkgutil import resolve_name
 from random import Random
@@ -21,10 +20,10 @@ from typing import Any, ClassVar, Final, TypeVar
 
 from sweet_rl.chat.formats import without_system
 from sweet_rl.contracts import Env, Policy, User
-from sweet_rl.errors import DataError, EpisodeError, UsageError
+from sweet_rl.errors import DataError, UsageError
 from sweet_rl.flags import group, no_flag
-from sweet_rl.types import NO_ANSWER, Compat, Json, Message, StepResult, StopReason, UserContext
-from sweet_rl.worlds.base import Episode, World, no_agent, rules_of
+from sweet_rl.types import NO_ANSWER, Compat, Json, Message, StepResult, UserContext
+from sweet_rl.worlds.base import BaseEnv, World, no_agent, rules_of
 from sweet_rl.worlds.options import AgentRequest, Options, Scores
 
 FIRST_OBSERVATION: Final = "Questions:\n"  # what the agent sees before its first question
@@ -134,22 +133,24 @@ class QuestionTranscript:
         )
 
 
-class QuestionGameEnv(Episode):
+class QuestionGameEnv(BaseEnv):
     """One game; subclasses say what an answer is and when it is solved (`_judge`). `reads_json`: the
-    question is found in what the agent wrote; the dialogue shows it, the record keeps both."""
+    question is found in what the agent wrote; the dialogue shows it, the record keeps both. By the repaired rules a
+    question is the first line that is not blank; an empty one and one of more than `MAX_QUESTION_CHARACTERS` cost
+    their turn and are not asked. By the published rules every action is a question as it is."""
 
     _no_answer: str
-    _answer = NO_ANSWER
+    answer: str | None = NO_ANSWER
 
     def __init__(
         self, oracle: User, *, max_turns: int = 20, compat: Compat = "fixed", reads_json: bool = False
     ) -> None:
-        self._oracle, self._max_turns, self._reads_json = oracle, max_turns, reads_json
-        self._published = compat == "published"
+        super().__init__(max_turns, oracle)
+        self._reads_json, self._published = reads_json, compat == "published"
 
-    async def _opening(self) -> str:
+    async def opening(self) -> str:
         """The opening line alone."""
-        task, self._answer = self._task, NO_ANSWER
+        task, self.answer = self.task, NO_ANSWER
         names = task.row.get("aliases")
         if names is None:  # a row made elsewhere: the object, or "City, Country"
             names = [task.hidden_information.split(",")[0]]
@@ -163,41 +164,24 @@ class QuestionGameEnv(Episode):
         self._names = [name.lower() for name in names]
         return task.problem_description
 
-    async def _turn(self, action: str) -> StepResult:
-        """One question and its answer. By the repaired rules a question is the first line that is not blank;
-        an empty one and one of more than `MAX_QUESTION_CHARACTERS` cost their turn and are not asked. By
-        the published rules every action is a question as it is."""
-        question = shown = decode_question(action) if self._reads_json else action
-        if not self._published:
-            lines = question.strip().splitlines()
-            question = lines[0].strip().encode("utf-8", "replace").decode() if lines else ""
-            shown = question[:MAX_QUESTION_CHARACTERS]
-        self._messages.append(Message("assistant", shown))
-        answer, solved = self._no_answer, False
-        if self._published or 0 < len(question) <= MAX_QUESTION_CHARACTERS:
-            said = await self._oracle.reply(
-                UserContext(
-                    problem_description=self._task.problem_description,
-                    hidden_information=self._task.hidden_information,
-                    messages=tuple(self._messages),
-                )
-            )
-            if said.failure is not None:  # an answer that was not given must not be learned from
-                failure = replace(said.failure, turn=self._steps - 1)
-                raise EpisodeError(StopReason.USER_FAILED, failure)
-            answer, solved = self._judge(shown, said.content)
-        self._messages.append(Message("user", answer))
-        over = solved or self._steps >= self._max_turns
-        self._answer = shown if solved else NO_ANSWER
-        return self._moved(
-            shown,
-            action,
-            ended=solved,
-            cut=over,
-            reward=SOLVED_REWARD if solved else TURN_REWARD,
-            answer=self._answer if over else None,
-            info={"solved": solved},
-        )
+    def visible(self, action: str) -> str:
+        return self._question(action)[: None if self._published else MAX_QUESTION_CHARACTERS]
+
+    async def turn(self, action: str) -> StepResult:
+        """One question and its answer."""
+        shown, answer, solved = self.visible(action), self._no_answer, False
+        if self._published or 0 < len(self._question(action)) <= MAX_QUESTION_CHARACTERS:
+            answer, solved = self._judge(shown, await self.ask())
+        self.answer = shown if solved else NO_ANSWER
+        reward = SOLVED_REWARD if solved else TURN_REWARD
+        return self.respond(answer, reward, terminated=solved, info={"solved": solved})
+
+    def _question(self, action: str) -> str:
+        question = decode_question(action) if self._reads_json else action
+        if self._published:
+            return question
+        lines = question.strip().splitlines()
+        return lines[0].strip().encode("utf-8", "replace").decode() if lines else ""
 
     def _judge(self, question: str, reply: str) -> tuple[str, bool]:
         """The answer that the agent gets to see, and whether the game is solved."""
@@ -226,13 +210,11 @@ class QuestionGame(World):
     game: ClassVar[Callable[..., Env]]
     player: ClassVar[str]
 
-    @asynccontextmanager
-    async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
-        """Open games whose questions `user` answers."""
+    def make_env(self, options: Options, user: User | None) -> Env:
+        """A game whose questions `user` answers."""
         if user is None:
             raise UsageError(f"{self.name} needs an oracle.")
-        rules = rules_of(self, options, "reads_json")
-        yield lambda: self.game(user, **rules)
+        return self.game(user, **rules_of(self, options, "reads_json"))
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
         """A scripted player, who knows the table that the packaged oracle answers from."""

@@ -142,7 +142,7 @@ class TwentyQuestions(QuestionGame):
         "namer": {},
         "random": {},
     }
-    agent_prompt = "llm_agent_twenty_questions_prompt"
+    system_prompt = load_prompt("llm_agent_twenty_questions_prompt")
     player_rules = (
         "I am thinking of an object. Find out which: ask questions that I can answer with "
         'yes or no, and guess it by its name ("Is it a teapot?"). You have {turns} questions.'

@@ -21,8 +21,8 @@ from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import DataError, EpisodeError, UsageError, no_such
 from sweet_rl.flags import flag, group, no_flag
 from sweet_rl.prompts import load_prompt
-from sweet_rl.types import Json, Message, StepResult, StopReason
-from sweet_rl.worlds.base import Episode, Rows, World, no_agent
+from sweet_rl.types import Json, StepResult, StopReason
+from sweet_rl.worlds.base import BaseEnv, Rows, World, no_agent
 from sweet_rl.worlds.options import AgentRequest, Archer, Options, Scores, TaskLists
 from sweet_rl.worlds.webshop.pages import (
     CLOSED,
@@ -126,7 +126,7 @@ class Visit:
         return items | buttons
 
 
-class WebShopEnv(Episode):
+class WebShopEnv(BaseEnv):
     """One visit of the session that the task's row names. The rows' further fields are `bought` (None before
     a purchase) and `instruction`. As published, an episode cut short has one turn more, which does
     nothing."""
@@ -135,10 +135,11 @@ class WebShopEnv(Episode):
     _bought: dict[str, object] | None = None
 
     def __init__(self, shop: Shop, *, max_turns: int = 10, published: bool = False) -> None:
-        self._shop, self._max_turns, self._published = shop, max_turns, published
+        super().__init__(max_turns + published)
+        self._shop, self._published = shop, published
 
-    async def _opening(self) -> str:
-        task, self._bought = self._task, None
+    async def opening(self) -> str:
+        task, self._bought, self.answer = self.task, None, None
         session, wanted = task.extra.get("session"), task.extra.get("instruction")
         if not isinstance(session, str) or not session:
             raise DataError(
@@ -160,28 +161,22 @@ class WebShopEnv(Episode):
         self._visit = Visit(address, page, self._published).after(address, page)
         return page.text
 
-    async def _turn(self, action: str) -> StepResult:
+    def visible(self, action: str) -> str:
+        return action.removesuffix("\n")
+
+    async def turn(self, action: str) -> StepResult:
         """Search, click or think; anything else, or not possible here, is an invalid action."""
-        content, closed = action.removesuffix("\n"), self._steps > self._max_turns
+        closed = self._published and self.last_turn
         reply, score = CLOSED if closed else INVALID_ACTION, None
-        if not closed and (move := self._visit.move(content)) is not None:
+        if not closed and (move := self._visit.move(self.visible(action))) is not None:
             page = await self._fetch(move.address)
             reply = page.text if move.says is None else move.says
             if move.address.kind is PageKind.DONE:
                 score = page.score or 0.0
                 self._bought = {"asin": move.address.asin, "options": dict(move.address.options)}
+                self.answer = str(self._bought)
             self._visit = self._visit.after(move.address, page)
-        self._messages += [Message("assistant", content), Message("user", reply)]
-        sold = score is not None
-        return self._moved(
-            content,
-            action,
-            ended=sold,
-            cut=self._steps >= self._max_turns + self._published,
-            reward=score or 0.0,
-            answer=str(self._bought) if sold else None,
-            info=self._info(),
-        )
+        return self.respond(reply, score or 0.0, terminated=score is not None)
 
     async def _fetch(self, address: Address) -> Page:
         from sweet_rl.openai_client import RequestFailed
@@ -192,7 +187,7 @@ class WebShopEnv(Episode):
         except RequestFailed as error:
             raise EpisodeError(StopReason.WORLD_FAILED, error.failure) from error
 
-    def _info(self) -> dict[str, object]:
+    def info(self) -> dict[str, object]:
         return {"instruction": self._instruction, "bought": self._bought}
 
 
@@ -250,6 +245,7 @@ class WebShop(World):
     scores = Scores(lowest=0.0, highest=1.0)
     agents: ClassVar = {"careful": {}, "buyer": {}, "random": {}}
     archer = Archer(config="archer_webshop")
+    system_prompt = load_prompt("llm_agent_webshop_prompt")
     player_rules = (
         "Find what the instruction asks for and buy it: search[words] on the start page, click[what "
         "stands in brackets] on any other. You have {turns} actions."
@@ -302,9 +298,6 @@ class WebShop(World):
             wanted.name, max_turns=self.turns(wanted.options), system_prompt=wanted.system_prompt
         )
         return shopper
-
-    def system_prompt(self) -> str:
-        return load_prompt("llm_agent_webshop_prompt.txt")
 
     def transcript(self) -> ShopTranscript:
         return ShopTranscript()

@@ -1,6 +1,5 @@
 """A world: guess a number, told higher or lower by somebody. With two agents that play it."""
 
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from random import Random
 from typing import ClassVar
@@ -9,8 +8,8 @@ from guessing.human import Teller
 from sweet_rl.cli.stage import StageEntry
 from sweet_rl.flags import flag
 from sweet_rl.policies.scripted import ScriptedPolicy
-from sweet_rl.types import Message, Observation, StepResult, StopReason, UserContext, derive_seed
-from sweet_rl.worlds import Answers, Learning, Options, TaskLists, World, no_agent
+from sweet_rl.types import derive_seed
+from sweet_rl.worlds import Answers, BaseEnv, Learning, Options, TaskLists, World, no_agent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,43 +19,20 @@ class GuessingOptions(Options):
     hints: bool = flag(True, "be told higher or lower; else only that a guess is wrong.")
 
 
-class GuessingEnv:
+class GuessingEnv(BaseEnv):
     """One game. A turn costs 1; the right guess costs nothing."""
 
     def __init__(self, user, max_turns, *, hints):
-        self._user, self._max_turns, self._hints = user, max_turns, hints
-        self._over, self._seen, self._task = True, None, None
+        super().__init__(max_turns, user)
+        self._hints = hints
 
-    async def reset(self, task, *, seed):
-        self._over, self._task = False, task
-        self._seen = Observation(task.task_id, (Message("user", task.problem_description),), seed)
-        return self._seen
+    def visible(self, action):
+        return action.encode("utf-8", "replace").decode()
 
-    async def step(self, action):
-        if self._over:
-            return StepResult(action, action, None, terminated=True)
-        said = action.encode("utf-8", "replace").decode()
-        right = said.strip().rstrip(".?!").rpartition(" ")[2] == self._task.hidden_information
-        asked = (*self._seen.messages, Message("assistant", said))
-        context = UserContext(self._task.problem_description, self._task.hidden_information, asked)
-        told = "Right." if right else (await self._user.reply(context)).content if self._hints else "No."
-        messages = (*asked, Message("user", told))
-        self._seen = Observation(self._seen.task_id, messages, self._seen.seed)
-        late = self._seen.turn >= self._max_turns and not right
-        self._over = right or late
-        reason = StopReason.ENDED if right else StopReason.TURN_LIMIT if late else None
-        return StepResult(
-            said,
-            action,
-            self._seen,
-            0.0 if right else -1.0,
-            terminated=right,
-            truncated=late,
-            stop_reason=reason,
-        )
-
-    async def close(self):
-        self._over = True
+    async def turn(self, action):
+        right = self.visible(action).strip().rstrip(".?!").rpartition(" ")[2] == self.task.hidden_information
+        told = "Right." if right else await self.ask() if self._hints else "No."
+        return self.respond(told, 0.0 if right else -1.0, terminated=right)
 
 
 class Guesser(ScriptedPolicy):
@@ -89,6 +65,7 @@ class NumberGuessing(World):
     agents: ClassVar = {"halving": {}, "random": {}}
     learning = Learning(labels=tuple(str(number) for number in range(1, 65)))
     stages = STAGES
+    system_prompt = "Guess the number. Write nothing but a number."
     player_rules = "I am thinking of a number from 1 to 64. You have {turns} guesses."
 
     def rows(self, source, where, *, limit, seed):
@@ -107,17 +84,13 @@ class NumberGuessing(World):
     def succeeded(self, reward, row, options):
         return reward > -self.turns(options)  # not every guess was wrong
 
-    @asynccontextmanager
-    async def open(self, options, user):
-        yield lambda: GuessingEnv(user, self.turns(options), hints=options.hints)
+    def make_env(self, options, user):
+        return GuessingEnv(user, self.turns(options), hints=options.hints)
 
     async def make_agent(self, wanted):
         if wanted.name not in self.agents:
             raise no_agent(self, wanted.name)
         return Guesser(wanted.name, wanted.system_prompt)
-
-    def system_prompt(self):
-        return "Guess the number. Write nothing but a number."
 
 
 WORLD = NumberGuessing()
