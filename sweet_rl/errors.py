@@ -96,16 +96,18 @@ def missing_package(package: str, extra: str, *, needed_for: str) -> UsageError:
     )
 
 
-def of_own(whose: str, error: Exception) -> UsageError:
+def of_own(
+    whose: str,
+    error: Exception,
+    hint: str = "That ends the run, and is no score. Where only one episode cannot go on, raise sweet_rl.errors.EpisodeError.",
+) -> UsageError:
     """The error for what a person's own code raised: its place is the last one outside this library, or the last of all."""
     frames = traceback.extract_tb(error.__traceback__)
     here = str(Path(__file__).parent)
     own = [one for one in frames if not one.filename.startswith((here, sys.base_prefix, "<"))]
     at = own[-1] if own else frames[-1]
-    return UsageError(
-        f"{whose} raised {type(error).__name__}: {error} (file {at.filename}, line {at.lineno}, in {at.name}: {at.line}). That "
-        "ends the run, and is no score. Where only one episode cannot go on, raise sweet_rl.errors.EpisodeError."
-    )
+    place = f"file {at.filename}, line {at.lineno}, in {at.name}: {at.line}"
+    return UsageError(f"{whose} raised {type(error).__name__}: {error} ({place}). {hint}".rstrip())
 
 
 def without_linux(what: str) -> str:

@@ -9,8 +9,9 @@ from sweet_rl.errors import UsageError
 from sweet_rl.players import HumanFlags
 from sweet_rl.players.cast import Cast
 from sweet_rl.types import Completion, Generation, UserReply
-from sweet_rl.worlds import Answers
+from sweet_rl.worlds import Answers, BaseEnv, World
 from tests.interface.test_simulation import Echo, EchoWorld, Repeating
+from tests.stub_server import model_server, said
 
 
 class Human:
@@ -60,6 +61,15 @@ class Silent:
         return Generation("", Completion(""))
 
 
+class Asking(BaseEnv):
+    async def turn(self, action):
+        return self.respond(await self.ask())
+
+
+def own(env):
+    return {"open": World.open, "make_env": lambda self, options, user: env(self.turns(options), user)}
+
+
 def plain(self, options, user):
     yield Echo
 
@@ -71,6 +81,13 @@ def plain(self, options, user):
         ({"user": Answers(by="human", scripted=Mute)}, r"no `async def reply` and no `async def close`: write it \(sweet_rl.User\)"),
         ({"user": Answers(by="human", scripted=Sync)}, "no `async def reply`"),
         ({"make_agent": lambda self, wanted: Silent()}, r"agent parrot of echo is .*no `async def close`.*sweet_rl.Policy"),
+        ({"open": World.open}, r"world echo has no Env: write `def make_env\(self, options, user\)`"),
+        ({"rows": World.rows}, r"world echo has no tasks: write `def rows\(self, source, where, \*, limit, seed\)`"),
+        ({"rows": lambda self, source, where, *, limit, seed: {"train": []}[where]}, r"`rows` of the world echo raised KeyError: 'test' \(file .*test_players.py, line \d+, in <lambda>: .*\)\.$"),
+        ({"user": Answers(by="human")}, r"echo has no human or oracle that works without a model \(`user=Answers\(scripted=...\)`\)"),
+        (own(BaseEnv), r"BaseEnv has no turns: write `async def turn\(self, action\)`"),
+        (own(type("Env", (BaseEnv,), {"turn": Human.reply})), r"`turn` of Env must return `self.respond\(...\)`; got UserReply"),
+        (own(Asking) | {"user": Answers()}, r"asks `user`, and there is none: write `user = Answers\(by=\"human\", scripted=CLASS\)`"),
         ({"open": plain}, "`open` of the world echo is no async context manager: write @asynccontextmanager"),
         ({"open": contextmanager(plain)}, "is no async context manager"),
     ],
@@ -78,3 +95,21 @@ def plain(self, options, user):
 def test_what_the_author_of_a_world_left_out_is_said(members, words):
     with pytest.raises(UsageError, match=words):
         sweet_rl.simulate(world(**members), agent="parrot")
+
+
+def test_a_world_without_a_name_says_so_when_it_is_made():
+    with pytest.raises(UsageError, match="world Unnamed has no name: write `name = "):
+        type("Unnamed", (World,), {})()
+
+
+def test_a_model_behind_a_server_plays_the_human_of_any_world(tmp_path):
+    prompt = tmp_path / "human.txt"
+    prompt.write_text("{problem_description} {hidden_information} {dialogue_history}")
+    with model_server(lambda body: said("Hm.")) as (url, asked):
+        how = {"agent": "parrot", "num_tasks": 1, "human": "openai/m", "human_base_url": url}
+        with pytest.raises(UsageError, match=r"`user=Answers\(prompt=FILE\)`\)\.$"):
+            sweet_rl.simulate(world(**own(Asking)), **how)
+        prompted = world(**own(Asking), user=Answers(by="human", scripted=Human, prompt=str(prompt)))
+        (one,) = sweet_rl.simulate(prompted, **how, options={"max_turns": 2})
+    assert [message.content for message in one.dialogue_history[2::2]] == ["Hm."] * 2
+    assert len(asked) == 2 and one.provenance["env_model"] == "m"

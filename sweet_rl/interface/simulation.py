@@ -78,6 +78,7 @@ CALLED = {
     "--agent_model": "agent",
     "--hostname and --port, or --env_base_url": "human_base_url",
     "--env_model": "human",
+    ", or name it with --user_prompt_path": "",
 }
 """What settings of a cast are called here."""
 

@@ -386,8 +386,8 @@ class Cast:
         path = self.human.user_prompt_path or self.world.user.prompt
         if not path:
             raise UsageError(
-                f"{self.world.name} has no prompt for a model that plays its human: name a file with --user_prompt_path, "
-                "or write it into the world, as `user=Answers(prompt=...)`."
+                f"{self.world.name} has no prompt for a model that plays its human: write its file into the world "
+                "(`user=Answers(prompt=FILE)`), or name it with --user_prompt_path."
             )
         template = load_prompt(path)
         self.world.user.check_prompt(template, path)

@@ -96,8 +96,6 @@ def world_of(name: str) -> World:
         raise UsageError(
             f"{name!r} is no world but {found!r}. It has to be an object of a subclass of sweet_rl.worlds.World."
         )
-    if not found.name:
-        raise UsageError(f'The world {name!r} has no name: write `name = "..."` into its class.')
     if ":" in name:
         _OTHERS[name] = found
     return found

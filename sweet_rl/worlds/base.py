@@ -57,7 +57,7 @@ class World:
         stages: stages of its own, by what is typed behind `sweet-rl`.
     """
 
-    name: ClassVar[str] = ""
+    name: ClassVar[str]
     max_turns: ClassVar[int] = 10
     options: ClassVar[type[Options]] = Options
     agents: ClassVar[Mapping[str, Mapping[str, Json]]] = {}
@@ -68,6 +68,12 @@ class World:
     system_prompt: ClassVar[str] = ""
     player_rules: ClassVar[str] = "You have {turns} turns."
     stages: ClassVar[Mapping[str, StageEntry]] = {}
+
+    def __init__(self) -> None:
+        if not hasattr(self, "name"):
+            raise UsageError(
+                f'The world {type(self).__name__} has no name: write `name = "..."` into its class.'
+            )
 
     @property
     def tasks(self) -> TaskLists:
@@ -174,7 +180,9 @@ class BaseEnv:
 
     async def turn(self, action: str) -> StepResult:
         """One turn of the agent: return `self.respond(...)`."""
-        raise NotImplementedError
+        raise UsageError(
+            f"{type(self).__name__} has no turns: write `async def turn(self, action)`, which returns `self.respond(...)`."
+        )
 
     def visible(self, action: str) -> str:
         """What others see of the agent's text."""
@@ -258,7 +266,11 @@ class BaseEnv:
         self.turns, self._action = self.turns + 1, action
         self.messages.append(Message("assistant", self.visible(action)))
         result = await self.turn(action)
-        self._over = getattr(result, "over", True)
+        if not isinstance(result, StepResult):
+            raise UsageError(
+                f"`turn` of {type(self).__name__} must return `self.respond(...)`; got {result!r:.80}."
+            )
+        self._over = result.over
         return result
 
     async def close(self) -> None:
@@ -287,7 +299,7 @@ def tasks_in(world: World, source: str, *, limit: int | None = None, seed: int =
     except SweetRLError:
         raise
     except Exception as error:
-        raise of_own(f"`rows` of the world {world.name}", error) from error
+        raise of_own(f"`rows` of the world {world.name}", error, hint="") from error
     place = f"{source} of the world {world.name}"
     return [task_from_row(row, path=place, line=number) for number, row in enumerate(rows, 1)]
 

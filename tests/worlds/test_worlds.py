@@ -8,12 +8,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweet_rl.errors import DataError, UsageError
+from sweet_rl.contracts import User
+from sweet_rl.errors import DataError, EpisodeError, UsageError
 from sweet_rl.mini.backend import tasks as mini
-from sweet_rl.types import ANSWER_MARKER, NO_ANSWER, is_answer
+from sweet_rl.types import (
+    ANSWER_MARKER,
+    NO_ANSWER,
+    Failure,
+    Message,
+    Observation,
+    StepResult,
+    StopReason,
+    Task,
+    UserReply,
+    is_answer,
+)
 from sweet_rl.worlds import (
     AgentRequest,
     Answers,
+    BaseEnv,
     World,
     all_worlds,
     first_for,
@@ -223,3 +236,73 @@ def test_what_a_world_says_wrongly_of_its_players_names_the_member():
 
     with pytest.raises(UsageError, match="unmade names a player 'waiter', and does not write `make_agent`"):
         asyncio.run(Unmade().make_agent(AgentRequest(name="waiter", tasks=[])))
+
+
+class Counting(BaseEnv):
+    """Says what it was told; `bye` ends it."""
+
+    def visible(self, action):
+        return action.strip()
+
+    def info(self):
+        return {"turns": self.turns}
+
+    async def turn(self, action):
+        self.answer = action
+        if action == "bye":
+            return self.respond(reward=1.0, terminated=True)
+        return self.respond(self.visible(action) if action != "ask" else await self.ask(), reward=0.5)
+
+
+TASK = Task("counting/1", "Count.", "", "", {}, {})
+
+
+@pytest.mark.parametrize(
+    ("said", "ends"),
+    [
+        (["one ", "two"], (0.5, False, True, StopReason.TURN_LIMIT, "two", ("Count.", "one", "one", "two", "two"))),
+        (["one ", "bye"], (1.0, True, False, StopReason.ENDED, "bye", None)),
+        (["bye"], (1.0, True, False, StopReason.ENDED, "bye", None)),
+    ],
+)  # fmt: skip
+def test_an_env_ends_by_itself_or_at_the_limit_and_then_does_nothing(said, ends):
+    env = Counting(2)
+
+    async def played():
+        first = await env.reset(TASK, seed=3)
+        return first, [await env.step(one) for one in [*said, "more"]]
+
+    for _ in range(2):  # a reset forgets what was played
+        first, (*before, last, after) = asyncio.run(played())
+        assert first == Observation("counting/1", (Message("user", "Count."),), 3)
+        assert all(
+            (one.over, one.answer, one.content, one.output) == (False, None, "one", "one ") for one in before
+        )
+        shown = last.observation and tuple(message.content for message in last.observation.messages)
+        assert (last.reward, last.terminated, last.truncated, last.stop_reason, last.answer, shown) == ends
+        assert last.info == {"turns": len(said)}
+        assert after == StepResult("more", "more", None, terminated=True, answer=said[-1], info=last.info)
+
+
+def test_a_user_who_cannot_be_asked_fails_the_episode_with_its_turn():
+    class Gone(User):
+        name = "gone"
+
+        async def reply(self, context):
+            assert context.messages[-1] == Message("assistant", "ask")
+            return UserReply("", Failure("timeout"))
+
+    env = Counting(9, Gone())
+
+    async def asked():
+        await env.reset(TASK, seed=0)
+        await env.step("one")
+        await env.step("ask")
+
+    with pytest.raises(EpisodeError) as caught:
+        asyncio.run(asked())
+    assert (caught.value.stop_reason, caught.value.failure) == (
+        StopReason.USER_FAILED,
+        Failure("timeout", turn=1),
+    )
+    assert asyncio.run(env.step("two")).terminated  # it broke, and is over
