@@ -81,8 +81,8 @@ def plain(self, options, user):
         ({"user": Answers(by="human", scripted=Mute)}, r"no `async def reply` and no `async def close`: write it \(sweet_rl.User\)"),
         ({"user": Answers(by="human", scripted=Sync)}, "no `async def reply`"),
         ({"make_agent": lambda self, wanted: Silent()}, r"agent parrot of echo is .*no `async def close`.*sweet_rl.Policy"),
-        ({"open": World.open}, r"world echo has no Env: write `def make_env\(self, options, user\)`"),
-        ({"rows": World.rows}, r"world echo has no tasks: write `def rows\(self, source, where, \*, limit, seed\)`"),
+        ({"open": World.open}, r"^echo has no Env: write `def make_env\(self, options, user\)`"),
+        ({"rows": World.rows}, r"^echo has no tasks: write `def rows\(self, source, where, \*, limit, seed\)`"),
         ({"rows": lambda self, source, where, *, limit, seed: {"train": []}[where]}, r"`rows` of the world echo raised KeyError: 'test' \(file .*test_players.py, line \d+, in <lambda>: .*\)\.$"),
         ({"user": Answers(by="human")}, r"echo has no human or oracle that works without a model \(`user=Answers\(scripted=...\)`\)"),
         (own(BaseEnv), r"BaseEnv has no turns: write `async def turn\(self, action\)`"),
@@ -98,7 +98,7 @@ def test_what_the_author_of_a_world_left_out_is_said(members, words):
 
 
 def test_a_world_without_a_name_says_so_when_it_is_made():
-    with pytest.raises(UsageError, match="world Unnamed has no name: write `name = "):
+    with pytest.raises(UsageError, match="Unnamed has no name: write `name = "):
         type("Unnamed", (World,), {})()
 
 

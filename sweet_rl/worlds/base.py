@@ -71,9 +71,7 @@ class World:
 
     def __init__(self) -> None:
         if not hasattr(self, "name"):
-            raise UsageError(
-                f'The world {type(self).__name__} has no name: write `name = "..."` into its class.'
-            )
+            raise UsageError(f'{type(self).__name__} has no name: write `name = "..."` into the class.')
 
     @property
     def tasks(self) -> TaskLists:
@@ -91,10 +89,7 @@ class World:
         Raises:
             UsageError: there is no such split, or its data are missing.
         """
-        raise UsageError(
-            f"The world {self.name} has no tasks: write `def rows(self, source, where, *, limit, seed)`, which "
-            "returns a list of dicts."
-        )
+        raise UsageError(f"{self.name} has no tasks: write `def rows(self, source, where, *, limit, seed)`.")
 
     def make_env(self, options: Options, user: User | None) -> Env:
         """A fresh `Env`, for one episode.
@@ -104,8 +99,7 @@ class World:
             user: who answers, where that is not the world itself; its owner closes it.
         """
         raise UsageError(
-            f"The world {self.name} has no Env: write `def make_env(self, options, user)`, which returns one "
-            "(sweet_rl.BaseEnv)."
+            f"{self.name} has no Env: write `def make_env(self, options, user)` (sweet_rl.BaseEnv)."
         )
 
     @asynccontextmanager

@@ -101,7 +101,7 @@ class Dialogue(World):
 
 
 class DialogueEnv(BaseEnv):
-    """One episode between an agent and a human; worlds fill in `_begin`, `_consider`, `_hand_in`, `context`.
+    """One episode between an agent and a human; worlds fill in `_consider`, `_hand_in`, `context`.
     The last turn ends it whatever it says. A human who cannot be asked ends it, or says the published "No
     response.". Of a reply the agent gets to see `reply_limit` Unicode characters."""
 
@@ -122,7 +122,6 @@ class DialogueEnv(BaseEnv):
 
     async def opening(self) -> str:
         self.answer = NO_ANSWER
-        await self._begin()
         return self.task.problem_description
 
     def visible(self, action: str) -> str:
@@ -146,9 +145,6 @@ class DialogueEnv(BaseEnv):
                 raise EpisodeError(StopReason.USER_FAILED, failure)
             failures = (*failures, failure)
         return self.respond(reply.content[: self.reply_limit], output=parsed.output, failures=failures)
-
-    async def _begin(self) -> None:
-        """Make ready what the task needs."""
 
     async def _consider(self, _parsed: ParsedAction) -> tuple[Failure, ...]:
         """Do what the turn asks of the world; returns what failed without ending the episode."""

@@ -90,7 +90,7 @@ class FrontendEnv(DialogueEnv):
         self._renderer, self._pictures = renderer, pictures
         self._forget_answer = forget_answer
 
-    async def _begin(self) -> None:
+    async def opening(self) -> str:
         """Render the page that is wanted; without it there is nothing to talk about."""
         self._draft: RenderedPage | None = None
         self._shown: RenderedPage | None = None
@@ -102,6 +102,7 @@ class FrontendEnv(DialogueEnv):
             failure = _of_rendering(error, "the page that is wanted: ")
             raise EpisodeError(StopReason.WORLD_FAILED, failure) from error
         self._target_image = await self._saved(self._target.image)
+        return await super().opening()
 
     async def _consider(self, parsed: ParsedAction) -> tuple[Failure, ...]:
         """Render the turn's page, if it has one."""
@@ -134,13 +135,8 @@ class FrontendEnv(DialogueEnv):
         return self.answer
 
     def context(self) -> PageContext:
-        return PageContext(
-            problem_description=self.task.problem_description,
-            hidden_information=self.task.hidden_information,
-            messages=tuple(self.messages),
-            target=self._target,
-            draft=self._shown,
-        )
+        known = self.task.problem_description, self.task.hidden_information
+        return PageContext(*known, tuple(self.messages), target=self._target, draft=self._shown)
 
     def info(self) -> Mapping[str, Json]:
         return {"drafts": list(self._drafts), "target_image": self._target_image}
