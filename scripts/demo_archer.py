@@ -1,4 +1,4 @@
-"""Learn online on the embedded defaults: ArCHer and its rivals play a game of questions. Flags: --help."""
+"""Learn online on the embedded defaults: ArCHer and its baselines play a question game. Flags: --help."""
 
 from sweet_rl.cli import run
 

@@ -1,4 +1,4 @@
-"""Reflect-RL from nothing: one world or several, five ways to learn. Flags: --help."""
+"""Run Reflect-RL and its baselines from scratch, in one world or several. Flags: --help."""
 
 from sweet_rl.cli import run
 

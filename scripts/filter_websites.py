@@ -1,4 +1,4 @@
-"""Keep the frontend tasks whose page renders; say why the others do not. Flags: --help."""
+"""Keep the frontend tasks whose page renders, and report why the others do not. Flags: --help."""
 
 from sweet_rl.cli import run
 

@@ -1,4 +1,4 @@
-"""Draw preference pairs of single turns from scored alternatives. Flags: --help."""
+"""Draw preference pairs of single turns from scored candidates. Flags: --help."""
 
 from sweet_rl.cli import run
 

@@ -1,4 +1,4 @@
-"""Make frontend tasks of WebSight, from the hub or from files. Flags: --help."""
+"""Make frontend tasks from WebSight, from the hub or from files. Flags: --help."""
 
 from sweet_rl.cli import run
 

@@ -1,4 +1,4 @@
-"""Score sampled alternatives with a critic that knows the hidden solution. Flags: --help."""
+"""Score sampled candidates with a critic that sees the hidden solution. Flags: --help."""
 
 from sweet_rl.cli import run
 

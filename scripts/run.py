@@ -1,4 +1,4 @@
-"""Train a policy online: it plays, and learns from what it played. The line of ArCHer's README; flags: --help."""
+"""Train a policy online, with ArCHer or another method: it plays and learns from its games. The line of ArCHer's README; flags: --help."""
 
 from sweet_rl.cli import run
 

@@ -1,4 +1,4 @@
-"""Make the policy that online learning begins with: it imitates demonstrations."""
+"""Make the starting policy for online learning: it imitates demonstrations."""
 
 from sweet_rl.cli import run
 

@@ -1,4 +1,4 @@
-"""List what made the outputs in a folder, and when, with what, at what cost. Flags: --help."""
+"""List what made the outputs in a folder: stage, time, inputs, cost. Flags: --help."""
 
 from sweet_rl.cli import run
 

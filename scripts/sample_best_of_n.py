@@ -1,4 +1,4 @@
-"""Sample alternatives for every agent turn of graded trajectories. Flags: --help."""
+"""Sample candidates for every agent turn of graded trajectories. Flags: --help."""
 
 from sweet_rl.cli import run
 

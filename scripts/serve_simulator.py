@@ -1,4 +1,4 @@
-"""Serve the scripted human behind OpenAI endpoints; latency and faults on demand. Flags: --help."""
+"""Serve the scripted human behind OpenAI endpoints, with optional latency and faults. Flags: --help."""
 
 from sweet_rl.cli import run
 

@@ -1,4 +1,4 @@
-"""Show what training would learn from a file, token by token. Flags: --help."""
+"""Show which tokens of a file training would learn. Flags: --help."""
 
 from sweet_rl.cli import run
 

@@ -1,4 +1,4 @@
-"""Browse a trajectory file of pages: draw and grade every draft, too. Flags: --help."""
+"""Browse a trajectory file of pages; render and grade every draft. Flags: --help."""
 
 from sweet_rl.cli import run
 

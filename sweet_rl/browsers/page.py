@@ -138,21 +138,18 @@ class RenderSettings:
 
 @group("How pages are rendered")
 class RenderFlags(Settings):
-    browser: Literal["chromium", "firefox"] = flag("chromium", "what renders pages: chromium or firefox.")
+    browser: Literal["chromium", "firefox"] = flag("chromium", "browser that renders the pages.")
     network: Literal["none", "allow"] = flag(
         "none",
-        "none (pages get what the package ships), or allow (the published behaviour: pictures and grades depend "
-        "on connectivity).",
+        "none (pages can load only what the package ships), or allow (published behaviour: pictures and grades depend on the network).",
     )
     allow_scripts: bool = flag(False, "run the scripts of pages.", shown="all")
-    viewport: str = flag(
-        "1366x768", "WIDTHxHEIGHT in pixels of the window that pages are laid out for.", shown="all"
-    )
-    page_timeout_s: float = flag(30.0, "seconds that one page may take.", above=0, shown="all")
+    viewport: str = flag("1366x768", "size of the browser window, WIDTHxHEIGHT in pixels.", shown="all")
+    page_timeout_s: float = flag(30.0, "time limit for rendering one page, in seconds.", above=0, shown="all")
     browsers: int = flag(2, "browsers at once.", at_least=1)
     render_cache: str = flag(
         "default",
-        "folder that keeps rendered pages for other runs; default: in the user's cache; none: nothing is kept.",
+        "folder that caches rendered pages for later runs; default: in the user's cache; none: no cache.",
         shown="all",
     )
 

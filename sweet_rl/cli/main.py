@@ -26,55 +26,55 @@ from sweet_rl.openai_client import shown
 
 COMMANDS = {
     "run": "pipelines.pipeline: Run a pipeline of stages from a YAML file; skip what is done, resume where it stopped.",
-    "eval": "commands.eval: Evaluate an agent in one command: play the tasks, grade, report; retries, costs, intervals.",
-    "compare": "commands.runs: Compare runs task by task: differences with intervals, what only one solves.",
+    "eval": "commands.eval: Evaluate an agent in one command: play the tasks, grade, report with intervals and costs.",
+    "compare": "commands.runs: Compare runs task by task: differences with intervals, tasks that only one solves.",
     "simulate_interactions": "commands.simulate_interactions: Let an agent and a simulated human talk over tasks; write the trajectories.",
-    "evaluate": "commands.evaluate: Grade trajectories of any world by its grader, or by one of your own.",
+    "evaluate": "commands.evaluate: Grade trajectories of any world, with its grader or one of your own.",
     "evaluate_code": "commands.evaluate_code: Grade functions by hidden tests, in a sandbox; print the table; write preference pairs.",
     "evaluate_games": "commands.evaluate: Report trajectories of worlds that reward turns; write preference pairs.",
     "evaluate_html": "commands.evaluate_html: Grade web pages by their pictures; print the table; write preference pairs.",
     "train_dpo": "commands.train: Train a critic or a policy on preference pairs, by DPO.",
     "train_sft": "commands.train: Fine-tune a model on the agent's messages, in dialogues or in single turns.",
     "train_reward_model": "commands.train: Train a critic with a regression head on preference pairs.",
-    "sample_best_of_n": "commands.sample_best_of_n: Sample alternatives for every agent turn of graded trajectories.",
-    "rank_best_of_n": "commands.rank_best_of_n: Score sampled alternatives with a critic that knows the hidden solution.",
-    "generate_random_pairs_from_ranks": "commands.generate_random_pairs_from_ranks: Draw preference pairs of single turns from scored alternatives.",
+    "sample_best_of_n": "commands.sample_best_of_n: Sample candidates for every agent turn of graded trajectories.",
+    "rank_best_of_n": "commands.rank_best_of_n: Score sampled candidates with a critic that sees the hidden solution.",
+    "generate_random_pairs_from_ranks": "commands.generate_random_pairs_from_ranks: Draw preference pairs of single turns from scored candidates.",
     "export_pairs": "integrations.export: Write preference pairs as data sets that TRL and OpenRLHF train on.",
     "export": "integrations.export: Write trajectories as another tool's file (inspect_ai), or such a file as trajectories.",
-    "export_credit": "integrations.export: Write dialogues by their sampled tokens, each turn with its credit, for TRL and verl.",
+    "export_credit": "integrations.export: Write dialogues as sampled tokens with the credit of each turn, for TRL and verl.",
     "picture_pairs": "commands.generate_random_pairs_from_ranks: Show the hidden page's picture in pairs of page dialogues, for a vision critic.",
     "credit": "commands.rank_best_of_n: Score every turn of finished dialogues by a critic, with and without the hidden solution.",
-    "run_bc": "commands.run_bc: Make the policy that online learning begins with: it imitates demonstrations.",
-    "run_archer": "commands.run_archer: Train a policy online: it plays, and learns from what it played.",
-    "show_tokens": "commands.train: Show what training would learn from a file, token by token.",
+    "run_bc": "commands.run_bc: Make the starting policy for online learning: it imitates demonstrations.",
+    "run_archer": "commands.run_archer: Train a policy online, with ArCHer or another method: it plays and learns from its games.",
+    "show_tokens": "commands.train: Show which tokens of a file training would learn.",
     "merge_adapters": "commands.models: Merge a LoRA adapter into the weights of its model.",
-    "view": "commands.view: Look at what runs have left, in a browser: dialogues, candidates, pairs, metrics, reports.",
+    "view": "commands.view: Look at the outputs of runs in a browser: dialogues, candidates, pairs, metrics, reports.",
     "visualize_dialogue_histories": "commands.view: Browse a trajectory file in a web browser, or export it as one page.",
-    "visualize_design_dialogue_histories": "commands.view: Browse a trajectory file of pages: draw and grade every draft, too.",
-    "serve_simulator": "commands.worlds: Serve the scripted human behind OpenAI endpoints; latency and faults on demand.",
-    "serve_credit": "integrations.serve: Serve a critic: dialogues and hidden information in, every turn's advantage out.",
+    "visualize_design_dialogue_histories": "commands.view: Browse a trajectory file of pages; render and grade every draft.",
+    "serve_simulator": "commands.worlds: Serve the scripted human behind OpenAI endpoints, with optional latency and faults.",
+    "serve_credit": "integrations.serve: Serve a critic that returns the advantage of every turn of a dialogue.",
     "serve_env": "integrations.serve: Serve a world, with its human, as an OpenEnv environment: reset, step, state.",
     "play": "commands.worlds: Play a game in the terminal: see what an agent sees, get its rewards.",
     "generate_tasks": "commands.worlds: Write the tasks of a world's list as a ColBench file.",
     "fetch_model": "commands.models: Put a small pretrained model, SmolLM2-135M-Instruct, into the user's cache.",
-    "make_policy": "learning.commands: Make a policy to begin with in any world: it imitates scripted agents, or a teacher.",
+    "make_policy": "learning.commands: Make a starting policy for any world: it imitates scripted agents, or a teacher.",
     "learn": "learning.commands: Improve a policy in any world by SWEET-RL, DPO, rejection fine-tuning, ArCHer or filtered cloning.",
-    "make_embedded_agent": "mini.pretraining: Train the embedded agent of the mini worlds from nothing.",
+    "make_embedded_agent": "mini.pretraining: Train the embedded agent of the mini worlds from scratch.",
     "demo": "studies.demos: Run the whole pipeline on the embedded defaults: tasks, dialogues, grades, report.",
-    "demo_archer": "studies.demos: Learn online on the embedded defaults: ArCHer and its rivals play a game of questions.",
-    "demo_reflect": "studies.demos: Reflect-RL from nothing: one world or several, five ways to learn.",
-    "runs": "commands.runs: List what made the outputs in a folder, and when, with what, at what cost.",
-    "reflect evaluate_gpt": "commands.reflect_evaluate: Measure a model as it is, by ReAct.",
+    "demo_archer": "studies.demos: Learn online on the embedded defaults: ArCHer and its baselines play a question game.",
+    "demo_reflect": "studies.demos: Run Reflect-RL and its baselines from scratch, in one world or several.",
+    "runs": "commands.runs: List what made the outputs in a folder: stage, time, inputs, cost.",
+    "reflect evaluate_gpt": "commands.reflect_evaluate: Reflect-RL: evaluate an untrained model, with ReAct.",
     "reflect supervised_pretrain": "commands.reflect_train: Reflect-RL: fine-tune the policy or the reflection model on texts.",
-    "reflect rl_finetune": "commands.reflect_train: Reflect-RL: train the policy online, beside a frozen model that reflects.",
-    "reflect evaluate": "commands.reflect_evaluate: Reflect-RL: measure checkpoints by sampled episodes.",
-    "reflect plot": "commands.reflect_evaluate: Reflect-RL: draw success, cost and loss of online runs.",
-    "reflect ensemble_logs": "commands.reflect_evaluate: Reflect-RL: merge the logs of runs that went on from each other.",
+    "reflect rl_finetune": "commands.reflect_train: Reflect-RL: train the policy online, with a frozen reflection model.",
+    "reflect evaluate": "commands.reflect_evaluate: Reflect-RL: evaluate checkpoints on sampled episodes.",
+    "reflect plot": "commands.reflect_evaluate: Reflect-RL: plot success, cost and loss of online runs.",
+    "reflect ensemble_logs": "commands.reflect_evaluate: Reflect-RL: merge the logs of runs that continued each other.",
 }
 """Name of a stage to the module (below `sweet_rl`) of the function of that name, and its summary; `stages` has those of worlds, too."""
 
 _HELP: Final = frozenset({"-h", "--help", "--help-all", "--help_all"})
-_EVERYWHERE: Final = "Like many stages"
+_EVERYWHERE: Final = "Common to many stages"
 """The last heading of a help: the flags below it are the same for every stage."""
 
 
@@ -245,9 +245,9 @@ def help_text(
         lines.append("")
     options = getattr(function, "options", None)
     if options is not None:
-        lines.append(f"A {options.by} has flags of its own: --help beside --{options.by} NAME explains them.")
+        lines.append(f"Each {options.by} has flags of its own: --{options.by} NAME --help lists them.")
     if rest := len(flags) - len(shown):
-        lines.append(f"{rest} further flag{'s' * (rest > 1)}, for which the defaults mostly do: --help-all.")
+        lines.append(f"{rest} more flag{'s' * (rest > 1)}, whose defaults suit most uses: --help-all.")
     return "\n".join(lines).rstrip()
 
 
@@ -262,6 +262,8 @@ def _explained(flag: Flag) -> Iterator[str]:
     values = "|".join(map(str, flag.choices)) or flag.kind.__name__.upper()
     default = flag.default
     notes = ["required" if default is REQUIRED else f"default {default}"]
+    if default is True:
+        notes = [f"default True; --no{flag.name} switches it off"]
     if default is None or default == "" or default is False:
         notes = []
     notes += [flag.range] if flag.range else []

@@ -40,20 +40,18 @@ from sweet_rl.worlds import Options, agents_with, first_for, world_of
 class EvalFlags(simulation.PlayingFlags, Tasks, OutputDir, Regrade):
     model: str = flag(
         REQUIRED,
-        "openai/NAME (a model behind an OpenAI-compatible server), vllm/PATH (starts a vLLM server), a folder or a hub "
-        "name (run in process), one of the world's scripted agents, or module:ATTRIBUTE.",
+        "agent to evaluate: openai/NAME (a model behind an OpenAI-compatible server), vllm/PATH (starts a vLLM server), a folder or a hub name (runs in process), one of the world's scripted agents, or module:ATTRIBUTE.",
         aliases=("agent_model",),
     )
     retries: int = flag(
         2,
-        "how often episodes that failed because a service could not be used are played again.",
+        "times that episodes are played again if they failed because a service could not be used.",
         at_least=0,
         shown="all",
     )
     bounds: str = flag(
         "none",
-        "scripted agents that play the same tasks, for comparison: none, world (the world's ceiling and floor), or "
-        "names with commas between them.",
+        "scripted agents that play the same tasks for comparison: none, world (the world's ceiling and floor), or names separated by commas.",
     )
 
     def check_together(self) -> None:
@@ -98,12 +96,12 @@ GRADING, REPORT, PAGE = "grading.json", "report.json", "report.html"
 @stage(
     defaults={"world": first_for("dialogue"), "agent_api": "chat", "output_dir": ""},
     helps={
-        "agent_api": "how the server of openai/NAME is asked: chat, or completions, where it offers them and prompts must be exact.",
-        "agent_base_url": f"base URL(s) of the server of openai/NAME; default what {BASE_URL_VAR} says.",
-        "env_model": "who plays the human, or answers in question games: scripted (without a model: the default, unless a server is named), auto (the first model that the named server offers), or the server's name for a model.",
-        "output_dir": "folder of episodes, grades and report; default evals/WORLD-TASKS-AGENT-HUMAN-SETTINGS, with a digest of the settings. The same command resumes it.",
+        "agent_api": "API of the server of openai/NAME: chat, or completions, if the server offers it and prompts must be exact.",
+        "agent_base_url": f"base URL(s) of the server of openai/NAME; default: the value of {BASE_URL_VAR}.",
+        "env_model": "who plays the human, or answers in question games: scripted (no model; the default without a server), auto (the first model that the server offers), or a model's name on the server.",
+        "output_dir": "folder for episodes, grades and report; default evals/WORLD-TASKS-AGENT-HUMAN-SETTINGS, where SETTINGS is a digest. Running the same command again resumes it.",
         "to_continue": "of no effect: the same command resumes.",
-        "tasks": "one of the world's lists, or a file; default: what the world measures on.",
+        "tasks": "tasks: one of the world's lists, or a file; default: the world's evaluation tasks.",
     },
     narrow={
         "agent_base_url": {"aliases": ("base_url",)},
@@ -123,13 +121,13 @@ GRADING, REPORT, PAGE = "grading.json", "report.json", "report.html"
     options=simulation.WORLD_OPTIONS,
 )
 def eval(flags: EvalFlags, agent: PromptedFlags, human: HumanFlags, options: Options, /) -> None:
-    """Evaluate an agent: play the tasks, grade, report; one command, which resumes itself.
+    """Evaluate an agent: play the tasks, grade, report. Run the same command again to resume.
 
-    Episodes that failed because a service could not be used are played again, and those that still failed are in no number.
-    The report has success and what the world gives, pass@k and pass^k over repeats, with standard errors clustered
-    by task; why episodes are no success; turns, questions, tokens and money of agent and human apart; who the human
-    and the grader were. It is printed, and lies as report.json and as a page to send, report.html, beside
-    episodes.jsonl, which `sweet-rl compare` and the viewers take.
+    Episodes that failed because a service could not be used are played again; those that still fail count in
+    no number. The report has success and the world's own measures, pass@k and pass^k over repeats, with
+    standard errors clustered by task; why episodes did not succeed; turns and questions; tokens and money,
+    separately for agent and human; the human and the grader used. It is printed, and saved as report.json and
+    as report.html, a page to share. `sweet-rl compare` and the viewers read episodes.jsonl beside it.
 
     The smallest run needs no model and no server:
     sweet-rl eval --model expert --world code --tasks mini:test --num_tasks 50

@@ -42,17 +42,17 @@ class GraderFlags(Evaluation, GraderName, Margin, Regrade, Quiet):
 @stage(
     "saved_path",
     helps={
-        "margin": "by how much the rewards of a pair differ at least; 0: what the world's stage takes, and 0.1 for a grader of your own."
+        "margin": "smallest difference between the rewards of a pair; 0: the default of the world's stage, or 0.1 for a grader of your own."
     },
 )
 def evaluate(flags: GraderFlags, /) -> None:
     """Grade trajectories of any world; print the table; write preference pairs.
 
-    Without a grader this is the stage that the world names, with the settings that all have (evaluate_code,
-    evaluate_html, evaluate_games; each has more). A grader of your own gives every trajectory a score, which
-    becomes its reward; a former reward is kept among the row's grades. Any two episodes of a task whose rewards
-    differ by the margin become a pair. Rows that the grader has scored are not graded again, unless by --regrade:
-    that needs the rows alone and plays nothing; `graded_with` says which grader made a reward.
+    Without --grader this runs the world's own stage (evaluate_code, evaluate_html or evaluate_games, each of
+    which has more flags). A grader of your own gives every trajectory a score, which becomes its reward; the
+    previous reward is kept under `grades`. Any two episodes of a task whose rewards differ by at least
+    --margin become a pair. Rows that the grader has scored are skipped unless you pass --regrade, which only
+    reads the rows and plays nothing. `graded_with` names the grader of a reward.
     """
     given: dict[str, Any] = {one.name: getattr(flags, one.name) for one in flags_of(Evaluation)}
     path, grader = given.pop("saved_path"), flags.grader
@@ -273,17 +273,17 @@ class GameFlags(Evaluation, Margin):
 @stage(
     "saved_path",
     defaults={"margin": 1.0},
-    helps={"margin": "by how much the returns of a pair differ at least."},
+    helps={"margin": "smallest difference between the returns of a pair."},
     narrow={"margin": {"at_least": None, "above": 0}},
 )
 def evaluate_games(flags: GameFlags, /) -> None:
     """Report trajectories of worlds that reward turns; write preference pairs.
 
-    Question games, adventures and the shop give rewards as they are played, so there is nothing to grade. The
-    table shows the return, the share of episodes that the world itself brought to an end (a solved game, a
-    purchase), the turns, and where worlds report it the share that was won, with 95 % confidence intervals over tasks. Of any two episodes of a task whose
-    returns differ by the margin, the better one is preferred; the pairs train critics and policies as those
-    of sweet-rl evaluate_code do.
+    Question games, adventures and the shop give rewards during play, so there is nothing to grade. The table
+    shows the return, the share of episodes that the world itself ended (a solved game, a purchase), the
+    turns, and the share that was won if the world reports it, with 95 % confidence intervals over tasks. Of
+    any two episodes of a task whose returns differ by at least --margin, the better one is preferred; the
+    pairs train critics and policies like those of sweet-rl evaluate_code.
     """
     check_outputs(flags)
     saved_path = flags.saved_path

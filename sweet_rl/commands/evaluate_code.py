@@ -24,11 +24,11 @@ from sweet_rl.types import Json, is_answer
 @group("The sandbox")
 class SandboxFlags(NoSandbox):
     test_timeout_s: float = flag(
-        1.0, "seconds of computing that one test may take.", above=0, aliases=("timeout_s",)
+        1.0, "processor time limit of a test, in seconds.", above=0, aliases=("timeout_s",)
     )
-    memory_mb: int = flag(512, "memory that one answer may take.", at_least=1, shown="all")
+    memory_mb: int = flag(512, "memory limit of an answer, in MiB.", at_least=1, shown="all")
     workers: int | None = flag(
-        None, "processes that grade, in each sandbox; default one for each core.", at_least=1
+        None, "grading processes in each sandbox; default one for each core.", at_least=1
     )
 
 
@@ -52,13 +52,13 @@ class GradingFlags(Evaluation, SandboxFlags, Compatible, Regrade, FanOut, Quiet)
 def evaluate_code(flags: GradingFlags, /) -> None:
     """Grade functions by their hidden tests; print the table; write preference pairs.
 
-    Every answer runs in a sandbox: a process of its own without network, files or environment. Rows that have
-    a reward are not graded again. Each graded row gets `reward` (the share of tests passed; null where the task
-    cannot be graded), `grades` (all ways of grading), `test_results` and `graded_with`; the file is replaced at once or not at all.
+    Every answer runs in a sandbox: its own process without network, files or environment. Rows with a reward
+    are skipped. Each graded row gets `reward` (the share of tests passed; null if the task cannot be graded),
+    `grades` (all kinds of grade), `test_results` and `graded_with`; the file is replaced atomically.
 
-    The table shows tests passed and success (all tests) with 95 % confidence intervals, in each way of
-    grading, beside what the best constant answer would score. Lenient is fixed for whatever a person would
-    take for the code; the difference is format. The same goes into a JSON report.
+    The table shows tests passed and success (all tests passed) with 95 % confidence intervals for each kind
+    of grade, and the score of the best constant answer. The lenient grade is the fixed one with a tolerant
+    search for the code; the difference is due to formatting. The same goes into a JSON report.
     """
     check_outputs(flags)
     if (cluster := flags.cluster) is not None:

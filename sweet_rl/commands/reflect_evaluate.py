@@ -49,10 +49,10 @@ AGENT: Final = "agent:"  # before the name of an agent of the world
 LINEAR: Final = "linear:"  # before a file of training texts
 
 
-@group("What is measured and written")
+@group("What is evaluated and written")
 class MeasuringFlags(ReportPath, Overwriting, Quiet):
     swap_reflections: bool = flag(
-        False, "give every state the reflection of another one: a policy that does as well reads none."
+        False, "give states each other's reflections: a policy that does equally well ignores them."
     )
 
 
@@ -62,18 +62,18 @@ class MeasuringFlags(ReportPath, Overwriting, Quiet):
 )
 @reflect_stage(
     mode="test",
-    helps={"report_path": "a .json file for settings and results; default none."},
+    helps={"report_path": ".json file for settings and results; default: none is written."},
     narrow={"report_path": {"aliases": ("report",)}},
 )
 def evaluate(published: ReflectFlags, how: MeasuringFlags, own: Any, /, *checkpoints: str) -> None:
-    """Play eval_reps episodes of every task with each checkpoint; print success rates and costs by level.
+    """Play eval_reps episodes of every task with each checkpoint, and print success rates and costs by level.
 
-    A checkpoint is POLICY, or POLICY+REFLECTION for a policy that reads what another one reflects on; the model
-    itself, without an adapter, is called base. Beside them agent:NAME is an agent of the world (its planner,
-    or one that draws), and linear:TEXTS a linear policy that is fitted to training texts on the spot, for
-    the ceiling and the floors (linear:TEXTS+REFLECTION reads reflections). Without any, --load_dir and --reflect_load_dir are
-    measured. Models, rank and precision are those of a checkpoint's own run. All checkpoints play the same
-    games; nothing is left out of repositories.
+    A checkpoint is POLICY, or POLICY+REFLECTION for a policy that reads the reflections of another model;
+    base is the model without an adapter. For ceiling and floors, agent:NAME is an agent of the world (such as
+    its planner or random), and linear:TEXTS a linear policy fitted to training texts (linear:TEXTS+REFLECTION
+    reads reflections). Without arguments, --load_dir and --reflect_load_dir are evaluated. Models, rank and
+    precision are those of the checkpoint's own run. All checkpoints play the same games, in which no files of
+    repositories are hidden.
 
     sweet-rl reflect evaluate results/003_rl_finetune/checkpoint-5000 --env WORLD --per_device_eval_batch_size 50
 
@@ -200,10 +200,10 @@ def _measure(
     }
 
 
-@group("The flags of this stage")
+@group("This stage")
 class EvaluateGptFlags(WorldName, Tasks, MaxTurns, Output, MaxFailed, Overwriting, Compatible, Quiet):
-    random: bool = flag(False, "let chance play in place of a model: the floor.")
-    react: bool = flag(True, "ask for thoughts before each action.")
+    random: bool = flag(False, "play at random instead of asking a model: the floor.")
+    react: bool = flag(True, "ask the model to think before each action (ReAct).")
     runs: int = flag(10, "episodes.", at_least=1)
 
 
@@ -211,10 +211,10 @@ class EvaluateGptFlags(WorldName, Tasks, MaxTurns, Output, MaxFailed, Overwritin
 @teacher_stage(
     defaults={"model": "gpt-3.5-turbo", "output": ".", "world": first_for("as_it_is")},
     helps={
-        "world": "the world, by its name; also its published one.",
+        "world": "world, by its name or its published name.",
         "output": "folder of result.txt and result_episode.txt.",
-        "tasks": "games: a list of the world, or a file; default those that the world is measured on.",
-        "compat": "fixed, or published: a reply is searched for anything that might be a label, a reply without one becomes a random action, and an episode counts by the return that is published for its world.",
+        "tasks": "games: one of the world's lists, or a file; default: the world's evaluation tasks.",
+        "compat": "fixed, or published: anything in a reply that might be a label counts, a reply without a label becomes a random action, and episodes are scored by the published return of the world.",
         "teacher": "embedded (the expert: the ceiling), or openai: a model behind an OpenAI-compatible server.",
         "concurrency": "episodes in flight.",
     },
@@ -222,13 +222,13 @@ class EvaluateGptFlags(WorldName, Tasks, MaxTurns, Output, MaxFailed, Overwritin
     options=Options("world", lambda name: world_of(name).learning.flags, names),
 )
 def evaluate_gpt(flags: EvaluateGptFlags, teacher_flags: TeacherFlags, own: Any, /) -> None:
-    """Let a model play a world whose agents choose labels without training.
+    """Let an untrained model play a world whose agents choose labels.
 
-    A model is named by --teacher openai --base_url URL --model NAME. Without these flags none is measured:
-    the embedded player is (with --random: chance), and the result says so.
+    Name the model with --teacher openai --base_url URL --model NAME. Without these flags, the embedded player
+    is evaluated instead (with --random: a random player), and the result says so.
 
-    Run i has seed i. The episodes are added to result_episode.txt, a line of figures to result.txt. The same
-    command resumes where it stopped.
+    Run i has seed i. The episodes are appended to result_episode.txt, and a line of figures to result.txt.
+    The same command resumes an interrupted run.
     """
     from sweet_rl.openai_client import RequestFailed
     from sweet_rl.reflect_data.jobs import Done, JobFile, beside, judge_episodes, teach_all
@@ -323,21 +323,21 @@ def _write(folder: Path, name: str, episodes: Mapping[str, Mapping[str, Any]]) -
 PANELS = {"succ": "success rate", "cost": "cost of an episode", "loss": "loss"}
 
 
-@group("The flags of this stage")
+@group("This stage")
 class PlotFlags(Output, Overwriting, Compatible):
-    window: int = flag(99, "iterations over which a point is a mean.", at_least=1)
+    window: int = flag(99, "iterations that each point averages over.", at_least=1)
 
 
 @recorded("reflect plot")
 @stage(
     defaults={"output": "visualization"},
     helps={
-        "output": "the files' name; .pdf and .png are appended.",
-        "compat": "fixed, or published: its offsets and means, by which a loss that there is not counts as 0.",
+        "output": "name of the output files; .pdf and .png are appended.",
+        "compat": "fixed, or published: the published offsets and means, in which a missing loss counts as 0.",
     },
 )
 def plot(flags: PlotFlags, /, *runs: str) -> None:
-    """Draw success rate, cost and loss of runs, those that they went on from included, as PDF and PNG.
+    """Plot success rate, cost and loss of runs, including the runs that they continued, as PDF and PNG.
 
     Args:
         flags: of this stage.
@@ -380,7 +380,7 @@ def _folders(runs: Sequence[str]) -> list[Path]:
     return [Path(name).expanduser() for name in runs]
 
 
-@group("The flags of this stage")
+@group("This stage")
 class EnsembleLogsFlags(OutputDir, Overwriting, Compatible):
     pass
 
@@ -388,12 +388,12 @@ class EnsembleLogsFlags(OutputDir, Overwriting, Compatible):
 @recorded("reflect ensemble_logs")
 @stage(
     defaults={"output_dir": "."},
-    helps={"compat": "fixed, or published: its offsets, by which runs may overlap."},
+    helps={"compat": "fixed, or published: the published offsets, with which runs may overlap."},
 )
 def ensemble_logs(flags: EnsembleLogsFlags, /, *runs: str) -> None:
-    """Write RUN.json for each run: all its iterations, those of the runs that it went on from before them.
+    """Write RUN.json for each run: all its iterations, preceded by those of the runs that it continued.
 
-    Iterations of a run that pools n trainer calls (--gradient_accumulation_steps) count 1/n each.
+    If a run pools n trainer calls (--gradient_accumulation_steps), each of its iterations counts 1/n.
 
     Args:
         flags: of this stage.

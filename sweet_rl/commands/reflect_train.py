@@ -41,9 +41,11 @@ _TRUE, _FALSE = frozenset({"true", "t", "yes", "y", "1"}), frozenset({"false", "
 _PACKAGES = frozenset({"torch", "transformers", "peft", "safetensors", "yaml", "numpy"})
 
 
-@group("Like many stages")
+@group("Common to many stages")
 class Resuming(LogTo, Quiet):
-    resume: str | None = flag(None, "a run's folder: resume it from its newest checkpoint, by its own flags.")
+    resume: str | None = flag(
+        None, "folder of a run to resume from its newest checkpoint, with its own flags."
+    )
 
 
 def reflect_stage(
@@ -298,9 +300,9 @@ class TrainingRun(ExitStack):
 def rl_finetune(published: ReflectFlags, how: Resuming, own: Any, /) -> None:
     """Train the policy online by policy gradient or PPO, beside a frozen reflection model.
 
-    An iteration plays per_device_eval_batch_size episodes, learns from them, then from successful ones that it
-    remembers. Runs go to CKPT_PATH/NNN_rl_finetune, with setting.yml and checkpoint-N/ (adapter, tokenizer,
-    critic, logs.json, and what --resume needs to continue exactly).
+    An iteration plays per_device_eval_batch_size episodes, learns from them, and then from successful ones in
+    the replay buffer. Runs are written to CKPT_PATH/NNN_rl_finetune, with setting.yml and checkpoint-N/
+    (adapter, tokenizer, critic, logs.json, and the state that --resume needs to continue exactly).
 
     A tiny model learns:
     sweet-rl reflect rl_finetune --env WORLD --model_name tiny --per_device_eval_batch_size 32 --learning_rate 3e-3 --max_steps 300
@@ -359,9 +361,10 @@ def rl_finetune(published: ReflectFlags, how: Resuming, own: Any, /) -> None:
 def supervised_pretrain(published: ReflectFlags, how: Resuming, own: Any, /) -> None:
     """Train an adapter on texts: the policy on labels, with --reflect the reflection model on reflections.
 
-    A file named sft_reflection is for the reflection model without that flag. Only what stands behind a text's last marker is imitated; --max_steps updates are made. The whole head is
-    used, whatever --shrink_head says, or with --pointing_head that one. Runs go to CKPT_PATH/NNN_supervised_pretrain, with setting.yml and
-    checkpoint-N/ (adapter, tokenizer, and what --resume needs to continue exactly).
+    A file named sft_reflection trains the reflection model even without that flag. Only the text after the
+    last marker is imitated; --max_steps updates are made. --shrink_head has no effect here; --pointing_head
+    trains the pointer head. Runs are written to CKPT_PATH/NNN_supervised_pretrain, with setting.yml and
+    checkpoint-N/ (adapter, tokenizer, and the state that --resume needs to continue exactly).
 
     The policy, then the reflection model:
     sweet-rl reflect supervised_pretrain --task_file data/sft_policy.jsonl --max_steps 2000

@@ -40,19 +40,20 @@ if TYPE_CHECKING:
 class ConfigFlags(Settings):
     config_name: str | None = flag(
         None,
-        "a packaged one (those of configs/archer; a wrong name lists them), or a file of your own; default the first published one.",
+        "configuration: one from configs/archer (an unknown name lists them), or a file of your own; default the first published one.",
     )
-    config_dir: str | None = flag(None, "folder of that file; default the packaged configurations.")
+    config_dir: str | None = flag(None, "folder of the configuration file; default: the packaged ones.")
 
 
 @recorded("run_archer", resumes=True)
 @stage()
 def run_archer(flags: ConfigFlags, /, *overrides: str) -> None:
-    """Train a policy online: it plays, and learns from what it played.
+    """Train a policy online, with ArCHer or another method: it plays and learns from its games.
 
-    Settings are Hydra's: a file of configs/archer by its name, and key=value for what is to differ. A setting that does
-    not exist is refused; configs/archer/default.yaml explains them all. A run is a folder (save_path); the same command
-    resumes it, from its newest checkpoint, to the weights of a run that was never stopped.
+    Settings are Hydra's: the name of a file in configs/archer, and key=value for each change. An unknown
+    setting is refused; configs/archer/default.yaml explains them all. A run is a folder (save_path); the same
+    command resumes it from its newest checkpoint, and ends with the same weights as a run that was never
+    stopped.
 
     The smallest run needs no model and no download, and takes a minute:
     sweet-rl run_archer --config-name archer_debug

@@ -47,7 +47,7 @@ class ShownFlags(
 
     games: int | None = flag(None, "games of the scripted agent for each task; default by world.", at_least=1)
     env_load_path: str | None = flag(
-        None, "what a world is made from that needs it: a game file, a server's address, a folder."
+        None, "resource that some worlds need: a game file, a server's address, or a folder."
     )
 
     def check_together(self) -> None:
@@ -59,32 +59,34 @@ class ShownFlags(
                 )
 
 
-@group("Who imitates, and how; what is not given is as suits the policy")
+@group("The model that imitates, and how; defaults depend on the policy")
 class PupilFlags(Iterations, OutputDir, Placement, Overwriting):
     batch_size: int | None = flag(
-        None, "turns over which a loss is a mean; default 8 as published, for a tiny policy 64.", at_least=1
+        None,
+        "turns in a batch (the loss is their mean); default 8 as published, for a tiny policy 64.",
+        at_least=1,
     )
     grad_accum_steps: int | None = flag(
-        None, "such means in a step, added up; default 4 as published, for a tiny policy 1.", at_least=1
+        None, "batches summed in a step; default 4 as published, for a tiny policy 1.", at_least=1
     )
     learning_rate: float | None = flag(
-        None, "of Adam; default 1e-5 as published, for a tiny policy 2e-3.", above=0
+        None, "learning rate of Adam; default 1e-5 as published, for a tiny policy 2e-3.", above=0
     )
     max_grad_norm: float | None = flag(
-        None, "gradients are clipped to it; default not at all as published, for a tiny policy 1.", above=0
+        None, "gradients are clipped to this norm; default none as published, for a tiny policy 1.", above=0
     )
     policy_lm: str = flag(
         TINY,
-        "the model that imitates: a folder, a hub name or smollm2; tiny: a GPT-2 made here, with a tokenizer learnt from the demonstrations.",
+        "model that imitates: a folder, a hub name or smollm2; tiny: a new small GPT-2 with a tokenizer trained on the demonstrations.",
     )
     critic_lm: str | None = flag(
         None,
-        "tiny makes a critic beside the policy; default: tiny for a tiny policy, else none (run_archer's critic_lm then says which).",
+        "tiny: also make a critic; default: tiny for a tiny policy, else none (run_archer's critic_lm then names one).",
         choices=(TINY,),
     )
     max_tokens_per_batch: int = flag(
         4096,
-        "tokens in one pass, padding included; decides about memory and speed only.",
+        "most tokens in one forward pass, with padding; affects only memory and speed.",
         at_least=1,
         shown="all",
     )
@@ -101,24 +103,24 @@ class PupilFlags(Iterations, OutputDir, Placement, Overwriting):
     defaults={"world": first_for("archer"), "dataset": ""},
     helps={
         "output_dir": "folder for the policy.",
-        "world": "the world: its name, also the published one, or module:WORLD; any that rewards turns, or whose dialogues are graded.",
-        "dataset": ".jsonl files of trajectories to imitate, several with commas between them (of sweet-rl simulate_interactions or of sweet-rl run_archer); default: a scripted agent plays.",
-        "grader": "where turns are not rewarded, what grades dialogues that have no reward: auto (hidden tests, or the wanted page), or a grader as in `evaluate`.",
+        "world": "world: its name, its published name, or module:WORLD. It must reward turns, or its dialogues must be graded.",
+        "dataset": ".jsonl files of trajectories to imitate, of sweet-rl simulate_interactions or sweet-rl run_archer, separated by commas; default: a scripted agent plays.",
+        "grader": "in worlds that do not reward turns, the grader of dialogues without a reward: auto (hidden tests, or the target page), or a grader as in `evaluate`.",
         "min_reward": "imitate only games with at least this return; default all.",
-        "tasks": "what the scripted agent plays: a list of the world or a file; default: what the published configuration plays.",
-        "num_tasks": "the first so many; default 1000, or as many as make 5000 games.",
-        "agent_model": "the scripted agent, one of the world's; default its first, where turns are rewarded.",
-        "skill": "of an asker, how often it asks one of the best questions; default 1.",
-        "iterations": "passes over the demonstrations; default 1 as published, for a tiny policy enough for 200 steps.",
+        "tasks": "tasks that the scripted agent plays: one of the world's lists, or a file; default: those of the published configuration.",
+        "num_tasks": "use only this many tasks, from the first on; default 1000, or as many as give 5000 games.",
+        "agent_model": "one of the world's scripted agents; in worlds that reward turns, the default is the first one.",
+        "skill": "for the agent asker: probability of asking one of the best questions; default 1.",
+        "iterations": "passes over the demonstrations; default 1 as published, for a tiny policy as many as give 200 steps.",
     },
     narrow={"world": {"aliases": ("env_name", "task_type")}},
     only={"skill": None, "device": None, "dtype": None},
 )
 def run_bc(shown: ShownFlags, pupil: PupilFlags, /) -> None:
-    """Make the policy that online learning begins with: it imitates demonstrations.
+    """Make the starting policy for online learning: it imitates demonstrations.
 
-    Without a data set a scripted agent plays first. The folder then holds policy/, for tiny models critic/, and
-    the demonstrations; run_archer takes it as checkpoint_path. From nothing, without a download:
+    Without --dataset, a scripted agent plays first. The folder then holds policy/, the demonstrations, and
+    critic/ for tiny models; run_archer takes it as checkpoint_path. Without any model or download:
 
     sweet-rl run_bc outputs/bc
     and then the line of run_archer that it prints.

@@ -18,17 +18,17 @@ from sweet_rl.runs.facts import now, runs_below
 
 @group("What is listed")
 class RunsFlags(Settings):
-    folder: str = flag(".", "where to look, with all folders in it.")
-    run: str | None = flag(None, "id of one run, or how it begins: show its whole record.")
+    folder: str = flag(".", "folder to search, with all its subfolders.")
+    run: str | None = flag(None, "id of a run, or the beginning of one: show its whole record.")
     json: bool = flag(False, "print everything as JSON.")
 
 
 @stage("folder", "run")
 def runs(flags: RunsFlags, /) -> None:
-    """List the runs whose outputs are in a folder: what made each file, when, with what, at what cost.
+    """List the runs whose outputs are in a folder: what made each file, when, from what, and at what cost.
 
-    Every stage leaves a record with what it writes: run.json in a folder, FILE.run.json beside a file. The
-    table is sorted by date. Nothing is changed.
+    Every stage writes a record with its outputs: run.json in a folder, FILE.run.json beside a file. The table
+    is sorted by date. No file is changed.
     """
     if not Path(flags.folder).is_dir():
         raise UsageError(f"There is no folder {flags.folder!r}.")
@@ -78,37 +78,36 @@ def runs(flags: RunsFlags, /) -> None:
         print(f"No run has left a record in {flags.folder}.")
 
 
-@group("How runs are compared, and where to")
+@group("Comparison and output")
 class CompareFlags(Overwriting):
     html: str | None = flag(
         None,
         "also write a page with dialogues side by side, such as comparison.html, and its numbers as JSON beside it (.json).",
     )
     interval: Literal["student", "bootstrap"] = flag(
-        "student", "of differences: Student's over tasks, or a paired bootstrap's over tasks."
+        "student", "interval of the differences over tasks: Student's t, or a paired bootstrap."
     )
     dialogues: int = flag(
         12,
-        "on the page of --html: so many tasks that only the one run solves, and as many of the other.",
+        "with --html: number of tasks to show that only the first run solves, and of those that only the other one solves.",
         at_least=0,
     )
     force: bool = flag(
         False,
-        "compare what runs share although their tasks, worlds, humans, rules or graders differ, or a file is torn or being "
-        "written; the page says so on top.",
+        "compare the tasks that the runs share even if their task lists, worlds, humans, rules or graders differ, or a file is damaged or still being written; the page says so at the top.",
     )
 
 
 @recorded("compare")
-@stage(helps={"overwrite": "replace the page and its numbers when they exist."})
+@stage(helps={"overwrite": "replace the page and its JSON file if they exist."})
 def compare(flags: CompareFlags, /, *runs: str) -> None:
     """Compare runs of the same tasks: the first one with each of the others.
 
-    A run is a file of trajectories, a folder of `sweet-rl eval`, or, beside its likes, the folder or metrics.jsonl of a
-    training. Of every number the difference task by task, with its interval; wins, losses and ties; McNemar's exact test
-    where every task has one success or failure, else a paired t; by kinds of tasks and by turns; what only the one
-    solves. The table is printed; --html writes a page with the dialogues side by side. Runs of other tasks, humans,
-    rules or graders are refused.
+    A run is a file of trajectories or a folder of `sweet-rl eval`; or all runs are trainings (a folder or its
+    metrics.jsonl). The table shows the paired difference of every number with its interval; wins, losses and
+    ties; a p-value (McNemar's exact test if every task has one success or failure, else a paired t test);
+    differences by kind of task and by number of turns; tasks that only one run solves. --html writes a page
+    with the dialogues side by side. Runs with different tasks, humans, rules or graders are refused.
 
     The smallest comparison:
     sweet-rl eval --model expert --num_tasks 50 --output_dir a

@@ -31,7 +31,7 @@ from sweet_rl.types import Completion, Failure, Json
 class SamplingFlags(Files, BatchSize, Resumable, Compatible, Seeded, ModelFanOut):
     best_of_n: int = flag(16, "candidates for each turn.", at_least=1)
     data_fraction: float = flag(
-        1.0, "use the first so large a part of the trajectories; at least one.", above=0
+        1.0, "share of the trajectories to use, from the first on; at least one is used.", above=0
     )
 
 
@@ -53,21 +53,21 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
         "request_timeout_s": 600.0,
     },
     helps={
-        "input_path": "trajectories with rewards: sweet-rl evaluate_code writes them into the file.",
+        "input_path": "trajectory file with rewards, which sweet-rl evaluate_code adds to it.",
         "output_path": "the .jsonl file that sampled turns are appended to.",
-        "agent_model": "the model that samples: a folder, a hub name, smollm2, embedded, or the name under which a server offers it.",
-        "agent": "what runs agent_model: auto, transformers (in process), vllm (starts its own server), or openai (any server).",
-        "agent_api": "completions (candidates continue the recorded prompt) or chat (for trajectories that were made with it).",
-        "compat": "fixed, or published: a fraction of less than one trajectory is an error.",
+        "agent_model": "model that samples: a folder, a hub name, smollm2, embedded, or its name on the server.",
+        "agent": "how --agent_model runs: auto, transformers (in process), vllm (starts its own server), or openai (any server).",
+        "agent_api": "API of the server: completions (candidates continue the recorded prompt) or chat (for trajectories made with --agent_api chat).",
+        "compat": "fixed, or published: a --data_fraction of less than one trajectory is an error.",
     },
     facets=_facets,
 )
 def sample_best_of_n(flags: SamplingFlags, agent: AgentFlags, /) -> None:
     """Sample alternatives for every agent turn of graded trajectories, without the hidden solution.
 
-    One row for each turn: what the model was given, the candidates, their token ids and the sampler's
-    log-probabilities. A finished row is on disk before the next one takes its place, so a run can be stopped
-    at any moment and finished with --to_continue. Once complete, rows stand in the order of the trajectories.
+    One row for each turn: the model's input, the candidates, their token ids and the sampler's
+    log-probabilities. Each finished row is written to disk at once, so a run can be stopped at any moment and
+    resumed with --to_continue. A complete file has its rows in the order of the trajectories.
 
     The smallest run: sweet-rl sample_best_of_n trajectories.jsonl sampled.jsonl path/to/model
     """

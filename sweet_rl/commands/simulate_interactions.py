@@ -58,7 +58,7 @@ class PlayingFlags(WorldName, Repeated, BatchSize, MaxFailed, Seeded, Resumable)
 @group("Inputs and outputs")
 class SimulationFlags(Files, PlayingFlags):
     retry: Literal["failed", "none"] = flag(
-        "failed", "with to_continue: failed (play episodes that failed again) or none.", shown="all"
+        "failed", "with --to_continue: failed (play failed episodes again) or none.", shown="all"
     )
     train: bool = flag(
         False, "accepted for the published command line; has no effect there either.", shown="never"
@@ -103,11 +103,11 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
     "output_path",
     defaults={"world": first_for("dialogue"), "num_tasks": 1000},
     helps={
-        "input_path": "tasks: a list of the world's own (such as mini:test; an unknown one is answered with all that there are), a ColBench .jsonl file, or facebook/collaborative_agent_bench[:train] from the hub.",
+        "input_path": "tasks: one of the world's lists (such as mini:test; an unknown name prints all of them), a ColBench .jsonl file, or facebook/collaborative_agent_bench[:train] from the hub.",
         "output_path": "the .jsonl file that trajectories are appended to.",
-        "agent_model": "one of the world's scripted agents (auto: its first), or a model: a folder, a hub name, smollm2, embedded, or the name under which a server offers it.",
-        "agent": "what runs agent_model: auto, scripted, transformers (in process), vllm (starts its own server), or openai (any server).",
-        "tokenizer": "folder or name of the tokenizer whose chat template makes the prompts; default agent_model, and for --agent openai a plain format of our own.",
+        "agent_model": "one of the world's scripted agents (auto: the first one), or a model: a folder, a hub name, smollm2, embedded, or its name on the server.",
+        "agent": "how --agent_model runs: auto, scripted, transformers (in process), vllm (starts its own server), or openai (any server).",
+        "tokenizer": "folder or name of the tokenizer whose chat template renders the prompts; default: that of --agent_model; with --agent openai a plain text format.",
         "batch_size": "episodes in flight at once; for pages at most 100.",
     },
     only=ANSWERED | TAKEN,
@@ -119,9 +119,9 @@ def simulate_interactions(
 ) -> None:
     """Let an agent and a simulated human talk over tasks, and write the trajectories.
 
-    Every finished episode is on disk before its place goes to the next one, so a run can be stopped at any
-    moment (Ctrl-C, kill, power cut) and finished with --to_continue. Once complete, the file is in the
-    published order: row j*num_tasks+i is repeat j of task i.
+    Every finished episode is written to disk at once, so a run can be stopped at any moment (Ctrl-C, kill,
+    power cut) and resumed with --to_continue. A complete file is in the published order: row j*num_tasks+i is
+    repeat j of task i.
 
     The smallest run needs no model and no server:
     sweet-rl simulate_interactions --input_path mini:test --output_path out.jsonl --env_model scripted --num_tasks 20

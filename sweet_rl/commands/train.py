@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 
 _HELPS: Final = {
-    "seed": "of order, held-out rows, adapters and dropout.",
+    "seed": "random seed of row order, held-out rows, adapters and dropout.",
     "device": "auto, cpu or cuda.",
-    "dtype": "precision of the weights: auto (float32), float32 or bfloat16 (small learning rates get lost in it; see bf16).",
+    "dtype": "precision of the weights: auto (float32), float32 or bfloat16 (which rounds away updates of small learning rates; see --bf16).",
     "other_tokenizer": "train also on turns that were sampled with another tokenizer; their texts are tokenised again.",
 }
 _NARROW: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -126,15 +126,15 @@ def replaces_nothing(settings: TrainSettings) -> None:
 @recorded("train_dpo", reads=("pretrain", "ref_pretrain", "dataset", "deepspeed_config"))
 @training_stage(
     helps={
-        "compat": "fixed, or published (its masks, truncation, denominators and warm-up, to compare numbers)."
+        "compat": "fixed, or published (published masks, truncation, denominators and warm-up, to compare numbers)."
     }
 )
 def train_dpo(settings: DPOSettings, /) -> None:
     """Train a model on preference pairs, by DPO.
 
-    Only the assistant's turns are scored, wherever the chat template puts them. The reference's log-probabilities
-    are computed once, before training. The model and its tokenizer go to save_path, the numbers of every update
-    to metrics.jsonl beside them.
+    Only the assistant's turns are scored, wherever the chat template puts them. The reference's
+    log-probabilities are computed once, before training. The model and its tokenizer are saved to save_path,
+    with the metrics of every update in metrics.jsonl.
 
     The critic (paper: turn-level advantages) and the policy:
     sweet-rl train_dpo --pretrain MODEL --dataset gt_pairs.jsonl --mean_log_prob --max_len 8192 --save_path critic
@@ -161,10 +161,10 @@ def train_dpo(settings: DPOSettings, /) -> None:
     ckpt_path="./ckpt/checkpoints_sft",
     wandb_project="openrlhf_train_sft",
     helps={
-        "min_reward": "of trajectories only those with at least this reward; default all.",
-        "dataset": "files or hub names, several with commas between them: trajectories (of sweet-rl simulate_interactions, of eval, or published), messages, prompt and completion, or pairs, whose chosen side is imitated (sweet-rl generate_random_pairs_from_ranks --get_sft).",
+        "min_reward": "imitate only trajectories with at least this reward; default all.",
+        "dataset": "files or hub names, separated by commas: trajectories (of sweet-rl simulate_interactions or eval, or published), messages, prompts and completions, or pairs, whose chosen side is imitated (sweet-rl generate_random_pairs_from_ranks --get_sft).",
         "prompt_key": "of pairs, the field with the prompt; default: prompt in rows that have it, else the chosen side is a whole dialogue.",
-        "chosen_key": "of pairs, the field that is imitated.",
+        "chosen_key": "for pairs: the field that is imitated.",
     },
     without="""
         loss mean_log_prob beta ipo label_smoothing nll_loss_coef compat rejected_key dataset_probs train_split eval_split
@@ -174,12 +174,13 @@ def train_dpo(settings: DPOSettings, /) -> None:
 def train_sft(settings: SFTSettings, /) -> None:
     """Fine-tune a model on the agent's messages, in dialogues or in single turns.
 
-    All assistant turns are imitated, each with its end token; headers, the user and the system never are. An
-    update minimises the mean over all imitated tokens of its rows, so long dialogues count for more than short
+    All assistant turns are imitated, each with its end token; headers, user and system messages never are. An
+    update minimises the mean over all imitated tokens of its rows, so long dialogues count more than short
     ones, and the size of a micro-batch has no influence.
 
-    Rejection fine-tuning keeps the dialogues that solve their task, here the first best one of each:
-    sweet-rl train_sft --pretrain MODEL --dataset graded.jsonl --min_reward 1 --best_of_task --max_len 8192 --save_path rft
+    Rejection fine-tuning keeps the dialogues that solve their task, here one for each task: sweet-rl
+    train_sft --pretrain MODEL --dataset graded.jsonl --min_reward 1 --best_of_task --max_len 8192 --save_path
+    rft
     """
     from sweet_rl.training import runs
 
@@ -194,8 +195,8 @@ def train_sft(settings: SFTSettings, /) -> None:
     ckpt_path="./ckpt/checkpoints_rm",
     wandb_project="openrlhf_train_rm",
     helps={
-        "loss": "of the two values, with a beta of 1: sigmoid; logexp, the same number in a form that overflows for values far apart; or another preference loss of train_dpo.",
-        "pretrain": "the model to begin from: a folder, a hub name or smollm2; its head is new unless it is such a critic.",
+        "loss": "loss on the two values, with a beta of 1: sigmoid; logexp, which is equal but overflows for values far apart; or another preference loss of train_dpo.",
+        "pretrain": "starting model: a folder, a hub name or smollm2. Its regression head is new, unless it is already such a critic.",
         "compat": "fixed, or published: a text's value is the mean over all positions of its batch, padding included (ranking then takes the mean over dialogue and candidate).",
     },
     without=("mean_log_prob", "beta", "ipo", "label_smoothing", "nll_loss_coef", "aux_loss_coef"),
@@ -203,10 +204,10 @@ def train_sft(settings: SFTSettings, /) -> None:
 def train_reward_model(settings: CriticSettings, /) -> None:
     """Train a critic with a regression head on preference pairs.
 
-    The logits of the model give way to one number, its value at the last token of a text; the chosen side is to
-    have the larger one. What is saved is a sequence classifier with one label, which sweet-rl rank_best_of_n takes as
-    its critic: a candidate's score is the value at its last token, after the dialogue that it continues. That is
-    the advantage up to what all candidates of a turn share, so no reference is subtracted.
+    A regression head replaces the model's logits: one value, read at the last token of a text, which training
+    makes larger for the chosen side. The result is a sequence classifier with one label, which sweet-rl
+    rank_best_of_n takes as its critic: a candidate's score is the value at its last token, after the dialogue
+    so far. This equals the advantage up to a constant for each turn, so no reference is subtracted.
 
     sweet-rl train_reward_model --pretrain MODEL --dataset gt_pairs.jsonl --max_len 8192 --save_path critic
     sweet-rl rank_best_of_n sampled.jsonl ranked.jsonl critic
@@ -227,30 +228,28 @@ _LEARNED, _READ, _PLAIN = "\x1b[1;32m", "\x1b[2m", "\x1b[0m"
 
 @group("What is shown")
 class ShownFlags(Pretrain, DataSettings):
-    rows: int | None = flag(
-        None, "the first so many rows; default 2, and with --json all of them.", at_least=1
-    )
+    rows: int | None = flag(None, "rows to show, from the first on; default 2, with --json all.", at_least=1)
     json: bool = flag(
-        False, 'one JSON object a side: {"file", "row", "side", "scored"}, the learned texts in order.'
+        False, 'one JSON object for each side: {"file", "row", "side", "scored"}; scored: the trained texts.'
     )
 
 
 @stage(
     "dataset",
     helps={
-        "dataset": "any file that training reads: dialogues, preference pairs, messages, prompts and completions.",
-        "pretrain": "the model that would be trained; only its tokenizer and chat template are read.",
+        "dataset": "any file that a training stage reads: dialogues, preference pairs, messages, or prompts and completions.",
+        "pretrain": "model that would be trained; only its tokenizer and chat template are read.",
     },
     without="""
         dataset_probs train_split eval_split apply_chat_template image_processor min_pixels max_pixels max_samples eval_fraction
     """.split(),
 )
 def show_tokens(flags: ShownFlags, /) -> None:
-    """Show what training would learn from a file, and what the model reads before it.
+    """Show which tokens of a file training would learn, and what the model reads before them.
 
-    What is learned is green (between [ and ] where there are no colours); all else is only read. A side whose
-    turns have prompts of their own (the chat template strips thoughts from the history, for example) is shown
-    as several sequences. A row that training would refuse is refused here with the same words.
+    Learned text is green (or between [ and ] without colours); the rest is only read. If the turns of a side
+    have separate prompts (because the chat template strips thoughts from the history, for example), they are
+    shown as several sequences. A row that training would refuse is refused here with the same message.
 
     sweet-rl show_tokens pairs.jsonl --pretrain Qwen/Qwen3-8B --rows 1
     """

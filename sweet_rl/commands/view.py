@@ -29,11 +29,11 @@ _PICTURE_MB = 100.0
 _PORT: Final = 9785
 
 
-@group("Where files are to be looked at")
+@group("The viewer")
 class ShowFlags(Overwriting, Listening):
     export: str | None = flag(
         None,
-        "write everything to this HTML file, which opens offline, and end; more than 50 MB become a folder of that name.",
+        "write everything to this HTML file, which opens offline, and exit; above 50 MB it becomes a folder of that name.",
     )
 
     def check_together(self) -> None:
@@ -46,7 +46,7 @@ class ShowFlags(Overwriting, Listening):
         new_file(out, "export", overwrite=self.overwrite)
 
 
-@group("Where a file is to be looked at")
+@group("The viewer")
 class ViewFlags(SavedPath, ShowFlags):
     pass
 
@@ -55,15 +55,15 @@ class ViewFlags(SavedPath, ShowFlags):
 class DrawingFlags(TempPath, RenderFlags):
     export_mb: float = flag(
         _PICTURE_MB,
-        "for --export: megabytes that pictures may take in one file; further ones are left out.",
+        "with --export: most megabytes of pictures in one file; further pictures are left out.",
         at_least=0,
     )
     render: bool = flag(
         False,
-        "render drafts and targets that have no picture, as in published files, when they are looked at.",
+        "render drafts and targets without a picture, as in published files, when their dialogue is opened.",
     )
     metrics: bool = flag(
-        False, "grade every draft (without weights) when its dialogue is looked at; renders like --render."
+        False, "grade every draft (without CLIP) when its dialogue is opened; renders like --render."
     )
 
     def contents(self, read: Callable[[int], Trajectory], folder: Path) -> DesignContents:
@@ -81,8 +81,8 @@ class DrawingFlags(TempPath, RenderFlags):
 
 VIEW_HELPS: Final = {
     "port": f"port to listen at, which must be free; 0 takes a free one. Default {_PORT}, or a free one where that is taken.",
-    "host": "address to listen at. The default lets in this machine only; another one lets in everyone who can reach it and has the printed address.",
-    "temp_path": "folder in which a picture is searched by its name when it is not at the path in its row.",
+    "host": "address to listen on. The default accepts connections from this machine only; another one accepts everyone who can reach it and has the printed address.",
+    "temp_path": "folder that is searched for a picture's file name if the picture is not at the path in its row.",
 }
 """What some flags mean wherever files are shown."""
 
@@ -149,11 +149,11 @@ def show(paths: Sequence[str], flags: ShowFlags, drawing: DrawingFlags | None = 
 def view(flags: ShowFlags, drawing: DrawingFlags, /, *paths: str) -> None:
     """Look at files and folders of runs in a browser: dialogues, candidates, pairs, metrics, reports, records.
 
-    Several runs are looked at side by side, with what one solves and another does not; every dialogue with the
-    critic's score of every turn where `sweet-rl credit` has made them. An index of each file is kept beside it,
-    hidden, so that a large file opens at once from the second time on. Serves this machine only, and only who
-    has the printed address, until you press Ctrl-C; or writes everything as a page with --export. Press ? in the
-    page for its keys.
+    Several runs are shown side by side, with the tasks that only one of them solves; dialogues show the
+    critic's score of every turn if `sweet-rl credit` has written them. A hidden index is kept beside each
+    file, so that a large file opens quickly the second time. The page is served until you press Ctrl-C, to
+    this machine only and only at the printed address; or use --export to write everything into one page.
+    Press ? in the page for its keys.
 
     The smallest run: view runs
 
@@ -177,12 +177,12 @@ def view(flags: ShowFlags, drawing: DrawingFlags, /, *paths: str) -> None:
     helps={name: VIEW_HELPS[name] for name in ("port", "host")},
 )
 def visualize_dialogue_histories(flags: ViewFlags, /) -> None:
-    """Browse a trajectory file: dialogues, and what its rows have: tests, rewards of turns, or pictures.
+    """Browse a trajectory file: dialogues with their tests, rewards of turns, or pictures.
 
-    What `sweet-rl view FILE` does. Graded and ungraded files, ours and published ones, are shown: answers beside
-    the hidden functions, with every test's result; every turn's reward and how episodes ended; drafts beside the
-    picture that was wanted. Serves the file to a browser on this machine until you press Ctrl-C, or writes one
-    self-contained HTML file with --export. Press ? in the page for its keys.
+    The same as `sweet-rl view FILE`. Shows graded and ungraded files, ours and published ones: answers beside
+    the hidden functions, with the result of every test; the reward of every turn and how episodes ended;
+    drafts beside the target picture. Serves the file to a browser on this machine until you press Ctrl-C, or
+    writes one self-contained HTML file with --export. Press ? in the page for its keys.
     """
     show([flags.saved_path], flags)
 
@@ -197,9 +197,9 @@ class DesignViewFlags(ViewFlags, DrawingFlags):
 def visualize_design_dialogue_histories(flags: DesignViewFlags, /) -> None:
     """Browse a trajectory file of pages: each draft's picture, the target, their difference, the metrics.
 
-    What `sweet-rl view FILE` does. Pages are shown as pictures and as text, never as pages. Pictures come from
-    the files that rows name; nothing is rendered unless --render or --metrics asks for it. Serves the file to a
-    browser on this machine until you press Ctrl-C, or writes one self-contained HTML file with --export. Press ?
-    in the page for its keys.
+    The same as `sweet-rl view FILE`. Pages are shown as pictures and as source text, never as live pages.
+    Pictures come from the files that rows name; nothing is rendered without --render or --metrics. Serves the
+    file to a browser on this machine until you press Ctrl-C, or writes one self-contained HTML file with
+    --export. Press ? in the page for its keys.
     """
     show([flags.saved_path], flags, flags)

@@ -41,15 +41,15 @@ from sweet_rl.worlds import Options, World, all_worlds, first_for, load_tasks, w
 @group("The game")
 class PlayFlags(WorldName, Tasks, Seeded):
     task: int | None = flag(
-        None, "number of the task in that list, from 0; default: drawn with the seed.", at_least=0
+        None, "position of the task in the list, counted from 0; default: drawn with --seed.", at_least=0
     )
     oracle: str = flag(
         "embedded",
-        "who answers questions: embedded (tables, no model), or your own, as module:ATTRIBUTE.",
+        "oracle that answers questions: embedded (tables, no model), or your own as module:ATTRIBUTE.",
         only=Only("answered_by", ("oracle",), "worlds in which an oracle answers"),
     )
     record: str | None = flag(
-        None, "a .jsonl file that the game is appended to as a trajectory, like an agent's."
+        None, ".jsonl file to which the game is appended as a trajectory, like an agent's."
     )
 
 
@@ -61,9 +61,9 @@ class PlayFlags(WorldName, Tasks, Seeded):
     "seed",
     defaults={"seed": -1},
     helps={
-        "world": "what is played: a world's name (a wrong one lists them), or module:ATTRIBUTE.",
-        "tasks": "what may be drawn from, one of the world's lists or a file; default: all tasks of the world.",
-        "seed": "draws the task and whatever the world leaves to chance; default -1: another one each time.",
+        "world": "world: its name (an unknown one lists all), or module:ATTRIBUTE.",
+        "tasks": "tasks to draw from: one of the world's lists, or a file; default: all tasks of the world.",
+        "seed": "random seed of the task and the world; -1: a different one each time.",
     },
     facets=lambda flags: {"answered_by": {world_of(flags["world"]).user.by}},
     options=WORLD_OPTIONS,
@@ -195,17 +195,18 @@ class SimulatorFlags(FaultProfile, Listening, WorldName, KeyVar, Quiet):
 @stage(
     defaults={"world": first_for("dialogue")},
     helps={
-        "world": "whose human is served: a world's name, or module:ATTRIBUTE.",
-        "api_key_var": "environment variable with the key that clients must send; default: none is asked for.",
+        "world": "world whose human is served: its name, or module:ATTRIBUTE.",
+        "api_key_var": "environment variable with the key that clients must send; default: no key is required.",
     },
 )
 def serve_simulator(flags: SimulatorFlags, /) -> None:
     """Serve the scripted human, and an echo, behind OpenAI endpoints.
 
-    Models: scripted plays the human of a world, from its packaged prompt or from any that shows what that human
-    has to know (by default: a Python function and a dialogue); echo repeats the last user message. Endpoints: /v1/chat/completions,
-    /v1/completions, /v1/models, /health, and /stats with counters; docs/world_code.md says what of the API they
-    have. Latency and faults can be injected, to see how a client takes them.
+    Models: scripted plays the human of a world, from its packaged prompt or from any prompt with what that
+    human has to know (by default: a Python function and a dialogue); echo repeats the last user message.
+    Endpoints: /v1/chat/completions, /v1/completions, /v1/models, /health, and /stats with counters;
+    docs/world_code.md lists the supported parts of the API. Latency and faults can be injected, to test
+    clients.
     """
     import asyncio
 
@@ -230,7 +231,7 @@ class TaskFileFlags(OutputPath, Source, NumTasks, Seeded, Overwriting):
     "output_path",
     defaults={"num_tasks": 1000, "source": world_of(first_for("dialogue")).tasks.train},
     helps={
-        "source": "the list of a world, with its options after a colon; an unknown one gets an error that lists all."
+        "source": "one of a world's lists of tasks, with its options after a colon; an unknown name prints all of them."
     },
 )
 def generate_tasks(flags: TaskFileFlags, /) -> None:

@@ -19,16 +19,18 @@ ASKED: Final = Only("asked", ("server",), "models behind a server")
 @group("Requests to servers")
 class ServerPlace(Settings):
     hostname: str | None = flag(
-        None, "host of the OpenAI-compatible server; 127.0.0.1 when only the port is given."
+        None, "host of the human's OpenAI-compatible server; 127.0.0.1 if only --port is given."
     )
-    port: int | None = flag(None, "its port; 8000 when only the host is given.", at_least=0, at_most=65535)
+    port: int | None = flag(
+        None, "port of that server; 8000 if only --hostname is given.", at_least=0, at_most=65535
+    )
 
 
 @group("Requests to servers")
 class KeyVar(Settings):
     api_key_var: str | None = flag(
         None,
-        "environment variable that holds the server's key, which must be set; default OPENAI_API_KEY, if that is set.",
+        "environment variable with the server's key; it must be set. Default OPENAI_API_KEY, if that is set.",
         shown="all",
     )
 
@@ -36,52 +38,46 @@ class KeyVar(Settings):
 @group("Requests to servers")
 class BaseUrl(KeyVar):
     base_url: str | None = flag(
-        None, "the server, like https://host/v1; several, separated by commas, share the load."
+        None, "base URL of the server, like https://host/v1; several, separated by commas, share the load."
     )
 
 
 @group("Requests to servers")
 class Requests(Settings):
     request_timeout_s: float = flag(
-        120.0, "seconds that one request may take, once it is sent.", above=0, shown="all", only=ASKED
+        120.0, "time limit for one request, in seconds, once it is sent.", above=0, shown="all", only=ASKED
     )
     request_attempts: int = flag(
-        4,
-        "how often a request is tried when it fails in a way that can pass.",
-        at_least=1,
-        shown="all",
-        only=ASKED,
+        4, "attempts for a request that fails with a temporary error.", at_least=1, shown="all", only=ASKED
     )
     server_wait_s: float = flag(
         60.0,
-        "seconds that a server which has not answered yet is waited for while it starts (it refuses connections, "
-        "or answers 503).",
+        "seconds to wait for a server that is still starting (it refuses connections or answers 503).",
         at_least=0,
         shown="all",
         only=ASKED,
     )
     request_patience_s: float = flag(
         300.0,
-        "seconds that a request which the server turns away (429, or 503 with Retry-After) waits in all; this uses "
-        "up no attempts. How many are sent at once is found out by itself.",
+        "seconds that a request waits in total if the server refuses it (429, or 503 with Retry-After); this does not use up attempts. The number of parallel requests adapts by itself.",
         at_least=0,
         shown="all",
         only=ASKED,
     )
 
 
-@group("A vLLM of our own")
+@group("The vLLM server that the command starts")
 class VLLM(Settings):
     tensor_parallel_size: int = flag(
         1, "GPUs that share one copy of the model.", at_least=1, shown="all", only=OWN_VLLM
     )
     data_parallel_size: int = flag(1, "copies of the model.", at_least=1, shown="all", only=OWN_VLLM)
     vllm_python: str | None = flag(
-        None, "interpreter of the environment that has vLLM; default this one.", shown="all", only=OWN_VLLM
+        None, "Python interpreter that has vLLM installed; default this one.", shown="all", only=OWN_VLLM
     )
     vllm_args: str = flag(
         "",
-        'further arguments of its server, in one string: --vllm_args="--max-model-len 8192".',
+        'more arguments for the vLLM server, in one string: --vllm_args="--max-model-len 8192".',
         shown="all",
         only=OWN_VLLM,
     )
@@ -89,9 +85,9 @@ class VLLM(Settings):
 
 @group("Where models run")
 class Placement(Settings):
-    device: str = flag("auto", "auto, cpu, cuda, cuda:1, ...", shown="all", only=IN_PROCESS)
+    device: str = flag("auto", "where models run: auto, cpu, cuda, cuda:1, ...", shown="all", only=IN_PROCESS)
 
-    dtype: str = flag("auto", "auto, float32, bfloat16, float16.", shown="all", only=IN_PROCESS)
+    dtype: str = flag("auto", "precision: auto, float32, bfloat16 or float16.", shown="all", only=IN_PROCESS)
 
 
 @group("The agent")
@@ -115,7 +111,7 @@ class Iterations(Settings):
 class Skill(Settings):
     skill: float | None = flag(
         None,
-        "how often a scripted agent does one of the best things, 0 to 1; else any. Default by the agent.",
+        "probability that a scripted agent takes one of the best actions, 0 to 1; otherwise it takes any action. The default depends on the agent.",
         at_least=0,
         at_most=1,
     )
@@ -130,13 +126,13 @@ class MinReward(Settings):
 class Dataset(Settings):
     dataset: str = flag(
         REQUIRED,
-        "pairs: .jsonl, .json, .csv, .parquet or .jsonl.gz files, or hub names (name@data_dir); several with commas between them.",
+        "preference pairs: .jsonl, .json, .csv, .parquet or .jsonl.gz files, or hub names (name@data_dir), separated by commas.",
     )
 
 
 @group("Model and data")
 class Pretrain(Settings):
-    pretrain: str = flag(REQUIRED, "the model to train: a folder, a hub name, smollm2 or embedded.")
+    pretrain: str = flag(REQUIRED, "model to train: a folder, a hub name, smollm2 or embedded.")
 
 
 @group("The model")
@@ -150,25 +146,25 @@ class Tokenizer(Settings):
 class Critic(Settings):
     critic: str | None = flag(
         None,
-        "folder or hub name of the critic (or smollm2, embedded): of train_dpo, train_reward_model, or the untrained model; in process.",
+        "critic, which runs in process: folder or hub name of a model from train_dpo or train_reward_model, or of an untrained model (also smollm2, embedded).",
         shown="all",
     )
 
 
-@group("Whose credit is asked for")
+@group("Which scores")
 class WithoutHidden(Settings):
-    without_hidden: bool = flag(False, "only what the critic says without the hidden solution.")
+    without_hidden: bool = flag(False, "score only without the hidden solution.")
 
 
 @group("Scores")
 class Advantage(Settings):
     advantage: Literal["released", "paper"] = flag(
         "released",
-        "released (the reference is the sampler, without the solution) or paper (equation 3: the reference knows the solution, too; needs --reference_model).",
+        "released (the reference is the sampler, which does not see the solution) or paper (equation 3: the reference sees the solution, too; needs --reference_model).",
     )
     reference_model: str | None = flag(
         None,
-        "compute the reference's log-probabilities with this model, the one that sampled; needed where the file has none.",
+        "model that sampled the turns, with which the reference's log-probabilities are computed; needed if the file has none.",
     )
 
     def check_together(self) -> None:
@@ -189,13 +185,13 @@ class Metric(Settings):
 
 @group("The model")
 class MaxTokens(Settings):
-    max_tokens: int = flag(1024, "tokens of one reply at most.", at_least=1, only=A_MODEL)
+    max_tokens: int = flag(1024, "longest reply, in tokens.", at_least=1, only=A_MODEL)
 
 
 @group("Pictures")
 class MaxPixels(Settings):
     max_pixels: int = flag(
-        50176, "larger pictures are made smaller, to so many pixels.", at_least=1, shown="all"
+        50176, "largest picture, in pixels; larger ones are scaled down.", at_least=1, shown="all"
     )
 
 
@@ -215,7 +211,7 @@ class PairFields(Settings):
     rejected_key: str = flag("rejected", "field with the other side.", shown="all")
     other_tokenizer: bool = flag(
         False,
-        "take also turns that were sampled with another tokenizer; their texts are tokenised again.",
+        "also accept turns that were sampled with another tokenizer; their texts are tokenised again.",
         shown="all",
     )
 
@@ -223,5 +219,5 @@ class PairFields(Settings):
 @group("The sandbox")
 class NoSandbox(Settings):
     unsafe_no_sandbox: bool = flag(
-        False, "run code without protection where the kernel offers too little of it.", shown="all"
+        False, "run code without a sandbox if the kernel offers too little protection.", shown="all"
     )

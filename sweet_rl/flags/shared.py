@@ -42,7 +42,7 @@ class Source(Settings):
 @group("Tasks")
 class NumTasks(Settings):
     num_tasks: int | None = flag(
-        None, "so many of them at most, from the first on.", at_least=1, aliases=("limit",)
+        None, "use only this many tasks, from the first on.", at_least=1, aliases=("limit",)
     )
 
 
@@ -50,8 +50,7 @@ class NumTasks(Settings):
 class Repeated(NumTasks):
     sample_ids: str | None = flag(
         None,
-        "play these tasks alone: their ids, or their places in the list from 0 on, one by one or as ranges (0-9,17), "
-        "with commas between them.",
+        "play only these tasks: ids, or positions in the list counted from 0, as numbers or ranges separated by commas (0-9,17).",
     )
     repeats: int = flag(
         1,
@@ -64,7 +63,7 @@ class Repeated(NumTasks):
 @group("Tasks")
 class Tasks(Settings):
     tasks: str | None = flag(
-        None, "what is played: one of the world's lists, or a file; default: the world's own."
+        None, "tasks: one of the world's lists, or a file; default: the world's default list."
     )
 
 
@@ -72,14 +71,14 @@ class Tasks(Settings):
 class WorldName(Settings):
     world: str = flag(
         REQUIRED,
-        "what is played: a world's name, or module:ATTRIBUTE of your own (`sweet_rl.worlds`).",
+        "world: its name, or module:ATTRIBUTE for a world of your own (docs/your_world.md).",
         aliases=("task_type",),
     )
 
 
 @group("Inputs and outputs")
 class OutputDir(Settings):
-    output_dir: str = flag(REQUIRED, "folder for everything that is made.")
+    output_dir: str = flag(REQUIRED, "folder for all outputs.")
 
 
 @group("Inputs and outputs")
@@ -90,25 +89,26 @@ class TempPath(Settings):
 @group("Inputs and outputs")
 class ReportPath(Settings):
     report_path: str | None = flag(
-        None, "JSON file for the numbers; default saved_path with .report.json in place of .jsonl."
+        None, "JSON file for the report; default: --saved_path with .report.json in place of .jsonl."
     )
 
 
 @group(
-    "What a run may use of models behind servers, all its sessions and retries together; then it stops, resumably"
+    "Limits on models behind servers, over all sessions and retries; a run that reaches one stops, resumably"
 )
 class Budget(Settings):
     prices: str | None = flag(
         None,
-        "TOML or JSON file with dollars per million tokens of models; the record of the run (run.json) then has "
-        "what it has cost.",
+        "TOML or JSON file with the models' prices in dollars per million tokens; the record of the run (run.json) then contains its cost.",
         shown="all",
     )
     max_cost: float | None = flag(
-        None, "dollars by --prices, which must have every model.", above=0, shown="all", only=ASKED
+        None, "most dollars; --prices must list every model.", above=0, shown="all", only=ASKED
     )
-    max_requests: int | None = flag(None, "requests.", at_least=1, shown="all", only=ASKED)
-    max_total_tokens: int | None = flag(None, "tokens read and written.", at_least=1, shown="all", only=ASKED)
+    max_requests: int | None = flag(None, "most requests.", at_least=1, shown="all", only=ASKED)
+    max_total_tokens: int | None = flag(
+        None, "most tokens, read and written.", at_least=1, shown="all", only=ASKED
+    )
 
     def check_together(self) -> None:
         """Whether what is spent can be known."""
@@ -116,24 +116,24 @@ class Budget(Settings):
             raise UsageError("--max_cost needs --prices, a file with what the models' tokens cost.")
 
 
-@group("Like many stages")
+@group("Common to many stages")
 class Overwriting(Settings):
-    overwrite: bool = flag(False, "replace outputs that exist.")
+    overwrite: bool = flag(False, "replace existing outputs.")
 
 
-@group("Like many stages")
+@group("Common to many stages")
 class Quiet(Settings):
-    quiet: bool = flag(False, "no progress bar.")
+    quiet: bool = flag(False, "show no progress bar.")
 
 
 LogKind = Literal["tensorboard", "wandb", "trackio", "none"]
 
 
-@group("Like many stages")
+@group("Common to many stages")
 class LogTo(Settings):
     log_to: LogKind | None = flag(
         None,
-        "where numbers go while it works: tensorboard (a folder beside the output), wandb, trackio, or none (default).",
+        "where metrics are logged during the run: tensorboard (a folder beside the output), wandb, trackio, or none (default).",
     )
 
     def destination(self) -> Destination:
@@ -141,28 +141,26 @@ class LogTo(Settings):
         return Destination(kinds=() if self.log_to in {None, "none"} else (str(self.log_to),))
 
 
-@group("Like many stages")
+@group("Common to many stages")
 class Seeded(Settings):
-    seed: int = flag(0, "of all draws; the same seed makes the same.")
+    seed: int = flag(0, "random seed; the same seed gives the same result.")
 
 
-@group("Like many stages")
+@group("Common to many stages")
 class Continuing(Overwriting):
-    to_continue: bool = flag(
-        False, "finish what was stopped: what the output holds is kept, the rest is done."
-    )
+    to_continue: bool = flag(False, "resume an interrupted run: keep what the output holds and do the rest.")
 
 
-@group("Like many stages")
+@group("Common to many stages")
 class Resumable(Continuing, LogTo, Quiet):
     pass
 
 
-@group("Like many stages")
+@group("Common to many stages")
 class Compatible(Settings):
     compat: Compat = flag(
         "fixed",
-        "fixed, or published: as the published system does it, to compare numbers.",
+        "fixed, or published: behave as the published system, to compare numbers.",
         formerly=("strict",),
         shown="all",
         bare="published",
@@ -174,24 +172,23 @@ class Compatible(Settings):
         return self.compat == "published"
 
 
-@group("Like many stages")
+@group("Common to many stages")
 class MaxFailed(Settings):
     max_failed: float = flag(
         0.02,
-        "share of the episodes that may fail because a service is missing; with more, the exit status is 1, and the same "
-        "command plays them again.",
+        "share of the episodes that may fail because a service could not be used. Above it, the exit status is 1, and the same command plays the failed episodes again.",
         at_least=0,
         at_most=1,
         shown="all",
     )
 
 
-@group("How fast")
+@group("How much at once")
 class BatchSize(Settings):
     batch_size: int = flag(1000, "episodes in flight at once.", at_least=1)
 
 
-@group("How fast")
+@group("How much at once")
 class Jobs(Settings):
     jobs: int = flag(2, "stages at once, each with one thread.", at_least=1)
 
@@ -199,17 +196,16 @@ class Jobs(Settings):
 @group("On a cluster")
 class FanOut(Settings):
     fan_out: Literal["local", "ray"] = flag(
-        "local", "local (this machine), or ray: a worker on each machine of a Ray cluster.", shown="all"
+        "local", "local (this machine), or ray (a worker on each machine of a Ray cluster).", shown="all"
     )
     ray_address: str = flag(
         "auto",
-        "auto (the cluster that runs on this machine or that RAY_ADDRESS names), local (one of our own, for this "
-        "run), or HOST:PORT of its head.",
+        "Ray cluster: auto (the one running on this machine, or named by RAY_ADDRESS), local (a new one for this run), or HOST:PORT of its head.",
         shown="all",
         only=RAY,
     )
     ray_workers: int | None = flag(
-        None, "workers; default one on each machine.", at_least=1, shown="all", only=RAY
+        None, "number of workers; default one on each machine.", at_least=1, shown="all", only=RAY
     )
 
     def check_together(self) -> None:
@@ -230,22 +226,19 @@ class FanOut(Settings):
 class ModelFanOut(FanOut):
     ray_gpus_per_worker: float | None = flag(
         None,
-        "GPUs of one copy of the model, also a fraction; default 1 where the cluster has any.",
+        "GPUs for each copy of the model, possibly a fraction; default 1 if the cluster has GPUs.",
         at_least=0,
         shown="all",
         only=RAY,
     )
 
 
-@group("Where it listens")
+@group("Address")
 class Listening(Settings):
     port: int | None = flag(
-        None,
-        "port to listen at; 0 for any free one, which is printed; default 8000.",
-        at_least=0,
-        at_most=65535,
+        None, "port to listen on; 0: any free one, which is printed; default 8000.", at_least=0, at_most=65535
     )
-    host: str = flag("127.0.0.1", "address to listen at.")
+    host: str = flag("127.0.0.1", "address to listen on.")
 
     @property
     def at_port(self) -> int:
@@ -255,32 +248,31 @@ class Listening(Settings):
 
 @group("Inputs and outputs")
 class SaveSteps(Settings):
-    save_steps: int = flag(-1, "updates between two checkpoints; -1: none.")
+    save_steps: int = flag(-1, "updates between two checkpoints; -1: no checkpoints.")
 
 
 @group("Pairs")
 class Margin(Settings):
-    margin: float = flag(0.0, "by how much the two sides of a pair differ at least.", at_least=0)
+    margin: float = flag(0.0, "smallest difference between the two sides of a pair.", at_least=0)
 
 
-@group("Like many stages")
+@group("Common to many stages")
 class GraderName(Settings):
     grader: str = flag(
-        "auto", "auto (the world's), the name that an installed package gives one, or module:ATTRIBUTE."
+        "auto", "grader: auto (the world's), the name of one from an installed package, or module:ATTRIBUTE."
     )
 
 
 @group("Grading")
 class Regrade(Settings):
-    regrade: bool = flag(False, "grade all rows again, also those that have their grades.")
+    regrade: bool = flag(False, "grade all rows again, including those that already have grades.")
 
 
 @group("Pairs")
 class HardNegatives(Settings):
     hard_negatives: int = flag(
         0,
-        "rows for each pair (of each turn, where turns are ranked) that reject what the agent had said before in "
-        "the same dialogue, so that it does not learn to repeat itself.",
+        "extra rows for each pair (or for each turn, if turns are ranked) whose rejected side repeats an earlier turn of the dialogue, so that the agent does not learn to repeat itself.",
         at_least=0,
         shown="all",
     )
@@ -290,15 +282,14 @@ class HardNegatives(Settings):
 class Evaluation(SavedPath, ReportPath, HardNegatives, Overwriting):
     k: int | None = flag(
         None,
-        "repeats of each task in the file (--repeats of the simulation); default: what its rows say, 1 where they "
-        "say nothing, as published ones.",
+        "repeats of each task in the file (--repeats of the simulation); default: as recorded in its rows; 1 if they record none, as published files do.",
         at_least=1,
     )
     preference_path: str | None = flag(
-        None, "write pairs for multi-turn DPO there: best against worse dialogues of a task."
+        None, "file for preference pairs (multi-turn DPO): a better and a worse dialogue of a task."
     )
     ground_truth_preference_path: str | None = flag(
-        None, "write the same pairs there, each preceded by the hidden solution: the critic's data."
+        None, "file for the same pairs, each preceded by the hidden solution, to train a critic."
     )
 
     def check_together(self) -> None:

@@ -25,12 +25,10 @@ def check_rows_path(path: str) -> None:
 
 @group("The data set")
 class ExportPairsFlags(InputPath, OutputPath, Tokenizer, PairFields, Overwriting):
-    format: Literal["trl", "openrlhf"] = flag("trl", "whose trainer reads it.")
+    format: Literal["trl", "openrlhf"] = flag("trl", "trainer that will read the pairs.")
     max_drift: float | None = flag(
         None,
-        "share of the pairs with sampled tokens whose texts may become other tokens when they are tokenised again; "
-        "above it nothing is written. Default: 0.05 with openrlhf, which reads texts; any with trl, whose rows "
-        "carry the tokens.",
+        "largest share of pairs whose texts may yield other tokens than the sampled ones when tokenised again; above it, nothing is written. Default: 0.05 with openrlhf, which reads texts; no limit with trl, whose rows contain the tokens.",
         at_least=0,
         at_most=1,
     )
@@ -51,7 +49,7 @@ class ExportPairsFlags(InputPath, OutputPath, Tokenizer, PairFields, Overwriting
     helps={
         "input_path": "preference pairs of sweet-rl evaluate_code or sweet-rl generate_random_pairs_from_ranks, or a published file.",
         "output_path": "the .jsonl file for the data set.",
-        "tokenizer": "folder or name of the model that will be trained: its tokenizer defines how a turn begins and ends.",
+        "tokenizer": "folder or name of the model that will be trained; its tokenizer defines how a turn begins and ends.",
         "prompt_key": "field with the prompt that both sides answer; default: prompt in rows that have it, else what both dialogues begin with.",
         "chosen_key": "field with the preferred side.",
     },
@@ -59,8 +57,8 @@ class ExportPairsFlags(InputPath, OutputPath, Tokenizer, PairFields, Overwriting
 def export_pairs(flags: ExportPairsFlags, /) -> None:
     """Write preference pairs as a data set that TRL's DPOTrainer or OpenRLHF's train_dpo trains on.
 
-    Rows keep their order. The file is replaced at once or not at all. docs/export_and_credit.md has the commands that
-    train on it there, and what each of them scores.
+    Rows keep their order. The file is replaced atomically. docs/export_and_credit.md has the training
+    commands of both tools, and which tokens they score.
     """
     from sweet_rl.runs import new_file
 
@@ -97,11 +95,10 @@ def export_pairs(flags: ExportPairsFlags, /) -> None:
 class ExportFlags(InputPath, OutputPath, Overwriting):
     to: Literal["inspect", "atif", "trajectories"] = flag(
         "inspect",
-        "what is written: inspect (a log, .eval), atif (a folder of documents), or trajectories (.jsonl) of "
-        "such a log, document or folder.",
+        "output format: inspect (a log, .eval), atif (a folder of documents), or trajectories (.jsonl), read from such a log, document or folder.",
     )
     credit: str | None = flag(
-        None, "with --to atif: file of `sweet-rl credit` whose scores the turns are written with."
+        None, "with --to atif: file of `sweet-rl credit` whose scores are written into the turns."
     )
 
     def check_together(self) -> None:
@@ -119,14 +116,15 @@ class ExportFlags(InputPath, OutputPath, Overwriting):
     "input_path",
     "output_path",
     helps={
-        "input_path": "a trajectory file; for --to trajectories another tool's, or a folder of them.",
-        "output_path": "the file that is written, for --to atif a folder; its ending is that of its kind.",
+        "input_path": "trajectory file; with --to trajectories a file of the other tool, or a folder of such files.",
+        "output_path": "output file, with the suffix of its kind (.eval or .jsonl); with --to atif a folder.",
     },
 )
 def export(flags: ExportFlags, /) -> None:
     """Write trajectories as files of another tool, or another tool's files as trajectories.
 
-    What came from here comes back whole; of other files the dialogue is read, and the score (docs/integrations.md).
+    Files exported here come back unchanged; from other files, the dialogue and the score are read
+    (docs/integrations.md).
 
     The smallest run: export trajectories.jsonl log.eval --to inspect
     """
@@ -185,7 +183,7 @@ def _logs() -> Any:
 
 @group("The data set")
 class ExportCreditFlags(SavedPath, OutputPath, WithoutHidden, Tokenizer, Overwriting):
-    credit_path: str = flag(REQUIRED, "what sweet-rl credit wrote about the file.")
+    credit_path: str = flag(REQUIRED, "scores that sweet-rl credit wrote for this file.")
 
     def check_together(self) -> None:
         """Whether the output can be written."""
@@ -199,17 +197,17 @@ class ExportCreditFlags(SavedPath, OutputPath, WithoutHidden, Tokenizer, Overwri
     "output_path",
     defaults={"tokenizer": REQUIRED},
     helps={
-        "saved_path": "the trajectory file, of an agent that sampled tokens here.",
+        "saved_path": "trajectory file of an agent whose tokens were sampled and recorded here.",
         "output_path": "the .jsonl file for the data set.",
-        "tokenizer": "folder or name of the model that sampled.",
-        "without_hidden": "the scores that were given without the hidden solution; default: those with it.",
+        "tokenizer": "folder or name of the model that sampled the turns.",
+        "without_hidden": "write the scores given without the hidden solution; default: those with it.",
     },
 )
 def export_credit(flags: ExportCreditFlags, /) -> None:
-    """Write dialogues by their sampled tokens, each turn with its credit, as TRL and verl learn from them.
+    """Write dialogues as sampled tokens with the credit of each turn, for training in TRL and verl.
 
-    Columns: prompt_ids, completion_ids, env_mask (1: the agent's), logprobs, credit (one number for each
-    turn), and advantages (on every token, less the mean of the task's turns).
+    Columns: prompt_ids, completion_ids, env_mask (1 for the agent's tokens), logprobs, credit (one number for
+    each turn), and advantages (one for each token, minus the mean over the task's turns).
 
     The smallest run: export_credit runs.jsonl runs.credit.critic.jsonl rows.jsonl --tokenizer MODEL
     """

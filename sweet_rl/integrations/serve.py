@@ -29,23 +29,23 @@ if TYPE_CHECKING:
     from sweet_rl.serving import Limits
 
 
-@group("Where it listens")
+@group("Address")
 class Sessions(Listening):
-    sessions: int = flag(64, "clients at once.", at_least=1)
-    session_idle_s: float = flag(3600, "seconds until a client that says nothing loses its session.", above=0)
+    sessions: int = flag(64, "most clients at once.", at_least=1)
+    session_idle_s: float = flag(3600, "seconds after which an idle client loses its session.", above=0)
 
 
 @stage(
     "world",
     defaults={"world": first_for("dialogue")},
-    helps={"seed": "every episode's seed is derived from it."},
+    helps={"seed": "random seed, from which each episode's seed is derived."},
     options=WORLD_OPTIONS,
 )
 def serve_env(flags: Sessions, choice: WorldChoice, options: Options, /) -> None:
     """Serve a world, with its human, as an OpenEnv environment: reset, step and state.
 
-    A client sends what the agent says, {"text": ...}, and gets what it is told, the reward of the turn, and
-    whether the episode is over. docs/integrations.md#openenv-and-trl has a client, and TRL's GRPO as one.
+    A client sends the agent's text, {"text": ...}, and gets the reply, the reward of the turn, and whether
+    the episode is over. docs/integrations.md#openenv-and-trl has a client, and trains with TRL's GRPO.
 
     The smallest run: serve_env code
     """
@@ -99,8 +99,8 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
     "critic",
     defaults={"critic": REQUIRED, "request_timeout_s": 600.0},
     helps={
-        "critic": "the critic: a checkpoint folder, a hub name, smollm2, embedded, or the name under which a server offers it.",
-        "reference_model": "what the critic is compared with; default: the model that it was trained from, as the record in its folder says, else the log-probabilities that turns bring.",
+        "critic": "critic: a checkpoint folder, a hub name, smollm2, embedded, or its name on the server.",
+        "reference_model": "reference model that the critic is compared with; default: the model it was trained from (recorded in its folder), or else the log-probabilities sent with the turns.",
         "tokenizer": "folder or name of the critic's tokenizer; default the critic's own.",
         "quiet": "print errors only.",
     },
@@ -108,11 +108,11 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
     facets=_facets,
 )
 def serve_credit(flags: ServeCreditFlags, scorers: ScorerFlags, /) -> None:
-    """Serve a critic: dialogues and hidden information in, the advantage of every agent turn out.
+    """Serve a critic: send dialogues and hidden information, get the advantage of every agent turn.
 
-    POST /credit takes {"dialogues": [{"hidden": text or null, "messages": [...]}]} and gives {"advantages":
-    [[...]], "why": [[...]]} with the digests of critic and reference. docs/export_and_credit.md#turn-credit has examples, and
-    trainers that learn from it.
+    POST /credit takes {"dialogues": [{"hidden": text or null, "messages": [...]}]} and returns {"advantages":
+    [[...]], "why": [[...]]} with the digests of critic and reference. docs/export_and_credit.md#turn-credit
+    has examples, also with other trainers.
 
     The smallest run: serve_credit path/to/critic
     """

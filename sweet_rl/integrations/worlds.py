@@ -52,7 +52,7 @@ Made = TypeVar("Made")
 class WorldChoice(WorldName, Tasks, NumTasks, Seeded):
     human: str = flag(
         "auto",
-        "who answers: auto (without human_url who needs no model), a server's model, module:ATTRIBUTE.",
+        "who plays the human: auto (without --human_url the world's human that needs no model), a model's name on the server, or module:ATTRIBUTE.",
     )
     human_url: str | None = flag(None, "base URL of the human's server.")
     options: dict[str, Json] = no_flag(factory=dict)

@@ -16,27 +16,24 @@ from sweet_rl.flags.shared import OutputDir, Seeded, WorldName
 class PolicyFlags(WorldName, OutputDir, Pretrain, MaxTokens, Seeded):
     demonstrations: str = flag(
         "",
-        "episodes to imitate: files of sweet-rl simulate_interactions, with commas between them; default: the world's scripted "
-        "agents show some.",
+        "episodes to imitate: files of sweet-rl simulate_interactions, separated by commas; default: the world's scripted agents play some.",
     )
-    episodes: int = flag(1000, "episodes that each of them shows.", at_least=1)
-    steps: int = flag(600, "updates of 32 episodes each, of a model made from nothing.", at_least=1)
+    episodes: int = flag(1000, "episodes that each scripted agent plays.", at_least=1)
+    steps: int = flag(600, "updates of 32 episodes each, when a model is trained from scratch.", at_least=1)
 
 
 @group("How it learns")
 class LearningFlags(WorldName, OutputDir, MaxTokens, Seeded):
     policy: str = flag(
-        REQUIRED,
-        "the policy to begin with: a folder of sweet-rl make_policy, smollm2, any model of transformers.",
+        REQUIRED, "starting policy: a folder of sweet-rl make_policy, smollm2, or any transformers model."
     )
     method: Literal["sweet", "dpo", "rft", "archer", "filtered_bc"] = flag(
         "sweet",
-        "sweet (SWEET-RL: a critic that sees the solution ranks turns), dpo (preferences between whole dialogues), rft (rejection "
-        "fine-tuning: imitate the better quarter), archer (online, a critic of utterances), filtered_bc (online, the best are imitated).",
+        "sweet (SWEET-RL: a critic that sees the solution ranks turns), dpo (preferences between whole dialogues), rft (rejection fine-tuning: imitate the best quarter), archer (online, with an utterance-level critic), filtered_bc (online, imitate the best).",
     )
     minutes: float = flag(
         30,
-        "for everything but the last measurement; more dialogues are played and more settings tried in more time.",
+        "minutes for everything except the final evaluation; with more time, more dialogues are played and more settings tried.",
         above=0,
     )
 
@@ -47,18 +44,19 @@ class LearningFlags(WorldName, OutputDir, MaxTokens, Seeded):
     "output_dir",
     defaults={"pretrain": EMBEDDED, "max_tokens": 64},
     helps={
-        "output_dir": "folder for the policy; what it was made of lies in `made` inside.",
-        "pretrain": "what is trained: embedded (a tiny model, made from nothing on two cores), smollm2, a folder or a hub name.",
+        "output_dir": "folder for the policy; its subfolder `made` holds what it was made from.",
+        "pretrain": "model to train: embedded (a tiny model, trained from scratch on two cores), smollm2, a folder or a hub name.",
     },
     only={"max_tokens": None},
     narrow={"world": {"aliases": ()}},
 )
 def make_policy(flags: PolicyFlags, /) -> None:
-    """Make a policy to begin with in any world: it imitates the world's scripted agents, or a teacher.
+    """Make a starting policy for any world: it imitates the world's scripted agents, or a teacher.
 
-    Four minutes on one core for a world of short sentences. What comes out is a folder that every stage takes as a model
-    (`--agent_model`, `--pretrain`, `policy_lm=`). It then plays the development tasks, and has to take whole turns, not to repeat
-    itself, and to be better than turns by chance. The same command resumes what was interrupted.
+    Takes four minutes on one core for a world of short sentences. The result is a folder that every stage
+    accepts as a model (`--agent_model`, `--pretrain`, `policy_lm=`). The policy then plays the development
+    tasks: it must finish its turns, not repeat itself, and do better than random turns. Run the same command
+    again to resume.
 
     sweet-rl make_policy my_world:WORLD outputs/start
     """
@@ -78,16 +76,17 @@ def make_policy(flags: PolicyFlags, /) -> None:
     defaults={"max_tokens": 64},
     only={"max_tokens": None},
     helps={
-        "output_dir": "folder of the run; the same command resumes it. The policy that is best on development tasks is OUTPUT_DIR/policy."
+        "output_dir": "folder of the run; running the same command again resumes it. OUTPUT_DIR/policy is the policy that does best on the development tasks."
     },
     narrow={"world": {"aliases": ()}},
 )
 def learn(flags: LearningFlags, /) -> None:
     """Improve a policy in a world, by one of five methods, with settings that suit the world and the time.
 
-    Before time is spent it looks, and stops with the reason and what to try where something is not as it has to be: is there anything to
-    learn, does the critic read the solution, are pairs of turns right, has the policy collapsed? Settings are tried on development tasks
-    (the last fifth of the training tasks); the report is of test tasks, paired with the policy to begin with.
+    At each step it checks the preconditions, and stops with the reason and what to try if one is not met: is
+    there anything to learn, does the critic read the solution, are the pairs of turns correct, has the policy
+    collapsed? Settings are tried on development tasks (the last fifth of the training tasks). The report
+    compares the result with the starting policy on the test tasks.
 
     sweet-rl learn my_world:WORLD outputs/start outputs/sweet --method sweet --minutes 30
     """

@@ -144,18 +144,19 @@ class AgentMakingFlags(OutputDir, WorldName, Seeded, Overwriting, Quiet):
     defaults={"world": first_for("dialogue")},
     helps={
         "output_dir": "folder for the model and its tokenizer.",
-        "world": "whose agent it is: a world's name, module:ATTRIBUTE, or one of its lists of tasks; of those that have something to read.",
-        "seed": "another seed gives other weights, taught by other dialogues.",
-        "overwrite": "write into a folder that holds a model already.",
+        "world": "world of the agent: its name, module:ATTRIBUTE, or one of its lists of tasks; only worlds that provide pretraining texts.",
+        "seed": "random seed; a different seed gives different weights, trained on different dialogues.",
+        "overwrite": "write into a folder that already holds a model.",
     },
     narrow={"world": {"aliases": ()}},
 )
 def make_embedded_agent(flags: AgentMakingFlags, /) -> None:
-    """Train an embedded agent from nothing: a tiny Llama that can play a small world.
+    """Train an embedded agent from scratch: a tiny Llama that can play a small world.
 
-    What it reads is the world's (docs/world_code.md has the packaged one's): ten minutes on one core for the mini
-    benchmark, whose agent of seed 0 is the packaged one; a minute or two for a game of questions. An agent of
-    the mini benchmark has to pass gates; their figures stand in its README.md and figures.json.
+    It is trained on texts that the world provides (docs/world_code.md). Training takes ten minutes on one
+    core for the mini benchmark, where seed 0 gives the packaged agent, and a minute or two for a question
+    game. An agent of the mini benchmark must pass checks, whose figures are in its README.md and
+    figures.json.
     """
     world = world_with(flags.world)
     if world.name not in PRETRAINING_TEXTS:

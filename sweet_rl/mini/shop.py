@@ -375,14 +375,14 @@ def application(shop: EmbeddedShop, host: str = "127.0.0.1", limits: Limits | No
 
 @group("The shop")
 class ShopFlags(Listening, Seeded, Compatible, Quiet):
-    products: int = flag(1000, "how many things there are to buy.", at_least=1)
+    products: int = flag(1000, "number of products in the shop.", at_least=1)
 
 
 @stage(
     defaults={"port": 3000},
     helps={
-        "seed": "draws catalogue and goals.",
-        "compat": "how a purchase is compared with the goal: fixed, or published (by likeness, docs/world_text_games.md).",
+        "seed": "random seed of the catalogue and the goals.",
+        "compat": "how a purchase is compared with the goal: fixed, or published (by similarity, docs/world_text_games.md).",
         "quiet": "print errors only.",
     },
 )
@@ -390,8 +390,8 @@ def serve_shop(flags: ShopFlags, /) -> None:
     """Serve the embedded shop: a small WebShop that needs no data and no download.
 
     It has the five routes of WebShop, a generated catalogue, a search ranked by BM25, and the reward of the
-    WebShop paper. Session fixed_N is sent for goal N: http://127.0.0.1:3000/fixed_2000 is where goal 2000
-    begins. The same seed and number of products make the same shop.
+    WebShop paper. Session fixed_N has goal N: http://127.0.0.1:3000/fixed_2000 is the start page of goal
+    2000. The same seed and number of products give the same shop.
     """
     import asyncio
 

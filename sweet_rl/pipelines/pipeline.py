@@ -340,28 +340,28 @@ class _Round:
 class RunFlags(Jobs):
     file: str = flag(
         REQUIRED,
-        "the pipeline: a YAML file (docs/pipelines.md); of several, with commas, a later one is laid over the others.",
+        "pipeline: a YAML file (docs/pipelines.md), or several, separated by commas, of which later ones override earlier ones.",
     )
     dry_run: bool = flag(
         False,
-        "run nothing: show every stage's command, whether it would run and why, and about what it takes.",
+        "run nothing: show the command of every stage, whether it would run and why, and what it needs approximately.",
     )
-    only: str = flag("", "run these stages alone; names with commas between them.")
-    until: str = flag("", "stop after these stages: they are run, with all that they need.")
+    only: str = flag("", "run only these stages: names separated by commas.")
+    until: str = flag("", "run these stages and everything they depend on, then stop.")
     preflight: Literal["yes", "only", "no"] = flag(
         "yes",
-        "look first whether the stages to run have what they need; only: and run nothing; no: begin at once.",
+        "yes: check first whether the stages to run have what they need; only: check and run nothing; no: start at once.",
     )
 
 
 @recorded("run", reads=("file",))
-@stage("file", defaults={"jobs": 1}, helps={"jobs": "stages at once, where they do not need each other."})
+@stage("file", defaults={"jobs": 1}, helps={"jobs": "independent stages that run at once."})
 def run(flags: RunFlags, /, *set: str) -> None:
-    """Run a pipeline: stages of a YAML file, each once, skipping what is done; it resumes where it stopped.
+    """Run a pipeline: the stages of a YAML file, each once; skip what is done, and resume where it stopped.
 
-    A stage is done if its last run ended well, with the settings that it has now, and its inputs are the same
-    files (by digest). A changed setting or input runs the stage again, and what depends on it; what it made before
-    is moved aside. Nothing else is kept than the records (run.json) that every stage writes.
+    A stage is done if its last run succeeded with its present settings and the same input files (by digest).
+    After a change of a setting or an input, the stage and everything that depends on it run again; earlier
+    outputs are moved aside. The only state is the record (run.json) that every stage writes.
 
     sweet-rl run configs/sweet/embedded.yaml
     sweet-rl run configs/sweet/llama8b.yaml --dry_run --set values.human_host=gpu7 --set folder=outputs/mine

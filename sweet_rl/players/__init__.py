@@ -67,34 +67,32 @@ class ModelFlags(MaxTokens, Tokenizer, Placement, VLLM, Requests):
     )
     agent_api: Literal["completions", "chat"] = flag(
         "completions",
-        "completions (the exact prompt string is sent and recorded) or chat.",
+        "API of the agent's server: completions (the exact prompt string is sent and recorded) or chat.",
         shown="all",
         only=SERVED,
     )
     agent_api_key_var: str | None = flag(
         None,
-        "environment variable that holds that server's key, which must be set; default OPENAI_API_KEY, if that is set.",
+        "environment variable with the key of the agent's server; it must be set. Default OPENAI_API_KEY, if that is set.",
         shown="all",
         only=SERVED,
     )
     agent_request: str | None = flag(
         None,
-        'fields of every request to that server, as a JSON object; null leaves one out: {"reasoning_effort": "low", "top_p": null}.',
+        'extra fields of every request to the agent\'s server, as a JSON object; null removes a field: {"reasoning_effort": "low", "top_p": null}.',
         shown="all",
         only=_AGENT_SERVED,
     )
     agent_header: str | None = flag(
         None,
-        "header of every request to that server, such as 'api-key: ${VARIABLE}', whose value is taken from the environment.",
+        "header of every request to the agent's server, such as 'api-key: ${VARIABLE}', whose value is taken from the environment.",
         shown="all",
         only=_AGENT_SERVED,
     )
-    max_batch: int = flag(
-        64, "prompts in one forward pass at most.", at_least=1, shown="all", only=IN_PROCESS
-    )
+    max_batch: int = flag(64, "most prompts in one forward pass.", at_least=1, shown="all", only=IN_PROCESS)
     cache_gib: float = flag(
         2.0,
-        "memory, at most, for dialogues that wait for their next turn, so that a turn reads only what is new; more only where the turns that are computed need it. 0 keeps none.",
+        "memory, in GiB, for the key-value cache of dialogues that wait for their next turn, so that a turn reads only what is new. Turns in progress may exceed it. 0: no cache.",
         at_least=0,
         shown="all",
         only=IN_PROCESS,
@@ -113,40 +111,40 @@ class AgentFlags(Agent, AgentModel, ModelFlags):
 @group("The agent")
 class PromptedFlags(ModelFlags, ScriptedFlags):
     agent_prompt_path: str | None = flag(
-        None, "system prompt file of the agent; default the packaged one.", shown="all"
+        None, "file with the agent's system prompt; default the packaged one.", shown="all"
     )
 
 
-@group("A second model that reflects")
+@group("A second model that reflects before each turn")
 class ReflectionFlags(Settings):
     reflection_model: str | None = flag(
         None,
-        "a model that analyses the state before every turn of the agent, in any world: a folder, a hub name, smollm2, the name under which reflection_base_url offers it, or recap (no model, for trials).",
+        "model that analyses the state before every turn of the agent, in any world: a folder, a hub name, smollm2, its name on the server at --reflection_base_url, or recap (no model, for trials).",
     )
     reflection_base_url: str | None = flag(
-        None, "base URL(s) of the server that runs it.", shown="all", only=_REFLECTING
+        None, "base URL(s) of the server that runs the reflection model.", shown="all", only=_REFLECTING
     )
     reflection_api: Literal["completions", "chat"] | None = flag(
         None,
-        "completions or chat, the API that server uses; default agent_api.",
+        "API of the reflection server: completions or chat; default that of --agent_api.",
         shown="all",
         only=_REFLECTING,
     )
     reflection_api_key_var: str | None = flag(
         None,
-        "environment variable that holds that server's key; default agent_api_key_var.",
+        "environment variable with the key of the reflection server; default that of --agent_api_key_var.",
         shown="all",
         only=_REFLECTING,
     )
     reflection_prompt_path: str | None = flag(
-        None, "its system prompt file; default the packaged one.", shown="all", only=_REFLECTING
+        None, "its system prompt, a file; default the packaged one.", shown="all", only=_REFLECTING
     )
     reflection_tokens: int = flag(
-        100, "tokens of one analysis at most.", at_least=1, shown="all", only=_REFLECTING
+        100, "longest analysis, in tokens.", at_least=1, shown="all", only=_REFLECTING
     )
     reflect_prob: float = flag(
         1.0,
-        "share of turns that it is asked in.",
+        "share of the turns in which the reflection model is used.",
         at_least=0,
         at_most=1,
         shown="all",
@@ -154,15 +152,14 @@ class ReflectionFlags(Settings):
     )
 
 
-@group("A critic that chooses among turns")
+@group("Best of n: a critic chooses among candidates")
 class TestTimeCriticFlags(Critic):
     agent_best_of_n: int = flag(
-        1, "turns that the agent samples for each that it takes; the critic chooses.", at_least=1, shown="all"
+        1, "candidates sampled for each turn; the critic picks one.", at_least=1, shown="all"
     )
     critic_sees: Literal["dialogue", "solution"] = flag(
         "dialogue",
-        "dialogue, or solution: the hidden solution, too, as the critic was trained: an upper line, for at test time "
-        "nobody knows it.",
+        "dialogue, or solution: the hidden solution as well, as in the critic's training. This is an upper bound, because nobody knows the solution at test time.",
         shown="all",
     )
 
@@ -181,41 +178,41 @@ class PlayerFlags(AgentFlags, PromptedFlags, ReflectionFlags, TestTimeCriticFlag
 class HumanFlags(ServerPlace, Requests):
     env_model: str = flag(
         "auto",
-        "in question games who answers: the embedded oracle, unless a server is named; else who plays the human: auto (the first model that the server offers), the server's name for a model (for pages one with eyes), or scripted: no model, in process unless a server is named (for pages always in process).",
+        "who plays the human, or answers in question games: auto (the server's first model; in question games without a server, the embedded oracle), a model's name on the server (a vision model for pages), or scripted: no model, in process unless a server is named (for pages always in process).",
         only=_ANSWERED,
     )
     env_base_url: str | None = flag(
         None,
-        "base URL of the human's server instead of hostname and port (like https://host/v1); several, separated by commas, share the load.",
+        "base URL of the human's server, instead of --hostname and --port (like https://host/v1); several, separated by commas, share the load.",
         only=_ANSWERED,
     )
     env_api_key_var: str | None = flag(
         None,
-        "environment variable that holds its key, which must be set; default OPENAI_API_KEY, if that is set.",
+        "environment variable with the key of the human's server; it must be set. Default OPENAI_API_KEY, if that is set.",
         shown="all",
         only=_SERVED,
     )
     env_request: str | None = flag(
         None,
-        "fields of every request to it, as a JSON object; null leaves one out.",
+        "extra fields of every request to the human's server, as a JSON object; null removes a field.",
         shown="all",
         only=_SERVED,
     )
     env_header: str | None = flag(
-        None, "header of every request to it, such as 'api-key: ${VARIABLE}'.", shown="all", only=_SERVED
+        None, "header of its requests, such as 'api-key: ${VARIABLE}'.", shown="all", only=_SERVED
     )
     env_max_tokens: int = flag(
-        4096, "tokens of one reply of the human at most.", at_least=1, shown="all", only=_TALKS
+        4096, "longest reply of the human, in tokens.", at_least=1, shown="all", only=_TALKS
     )
     env_system_prompt: str | None = flag(
         None,
-        "the human's system message; default 'You are a helpful assistant.', and none where it looks at pages. An empty one is none.",
+        "system message of the human's model; default 'You are a helpful assistant.', and none for pages. An empty text sends none.",
         shown="all",
         only=_TALKS,
     )
     user_prompt_path: str | None = flag(
         None,
-        "prompt file of the human, with {problem_description}, {hidden_information} and {dialogue_history} (for pages none is needed, and the second not allowed); default the packaged one.",
+        "file with the human's prompt, with {problem_description}, {hidden_information} and {dialogue_history} (for pages none is required, and the second is not allowed); default the packaged one.",
         shown="all",
         only=_SERVED,
     )

@@ -63,17 +63,17 @@ class TaskFile(Settings):
 
 @group("Inputs and outputs")
 class Output(Settings):
-    output: str = flag(REQUIRED, "the file to write; empty: its usual place.")
+    output: str = flag(REQUIRED, "output file; empty: the default path.")
 
 
 @group("The games")
 class MaxTurns(Settings):
-    max_turns: int = flag(15, "agent turns of an episode at most.", at_least=1, aliases=("horizon",))
+    max_turns: int = flag(15, "most turns of the agent in an episode.", at_least=1, aliases=("horizon",))
 
 
 @group("The games")
 class Markov(MaxTurns):
-    markov: bool = flag(False, "the model is shown nothing of earlier steps.", shown="all")
+    markov: bool = flag(False, "hide earlier steps from the model.", shown="all")
 
 
 @group("The games")
@@ -82,7 +82,7 @@ class RecordingFlags(MaxTurns, Output, Seeded, Overwriting, Quiet):
     random_share: float = flag(
         0.9, "how often the player takes any action, 0 to 1; else the best one.", at_least=0, at_most=1
     )
-    reflections: bool = flag(True, "ask the teacher at all.")
+    reflections: bool = flag(True, "ask the teacher for reflections.")
 
 
 @group("The texts")
@@ -106,12 +106,12 @@ _OPENAI: Final = Only("teacher", ("openai",))
 _OF_REQUESTS: Final = ("api_key_var", "request_timeout_s", "request_attempts")
 
 
-@group("The teacher, and how it is asked")
+@group("The teacher")
 class TeacherFlags(BaseUrl, Requests):
     teacher: Literal["embedded", "openai"] = flag(
-        "embedded", "embedded (an expert with sentences of its own), or openai: any OpenAI-compatible server."
+        "embedded", "embedded (an expert with template sentences), or openai: any OpenAI-compatible server."
     )
-    model: str = flag(PUBLISHED_MODELS[0], "for openai: the server's name for the model.", only=_OPENAI)
+    model: str = flag(PUBLISHED_MODELS[0], "for openai: the model's name on the server.", only=_OPENAI)
     concurrency: int = flag(16, "for openai: requests in flight.", at_least=1)
 
     def check_together(self) -> None:
@@ -146,7 +146,7 @@ def teacher_stage(
     *positional: str, helps: Mapping[str, str] = MappingProxyType({}), **how: Any
 ) -> Callable[[Callable[..., None]], Stage]:
     """Make a stage of a function that asks a teacher, or measures one; the rest is for `stage`."""
-    url = "for openai: the server, like https://host/v1; several, separated by commas, share the load."
+    url = "for openai: base URL of the server, like https://host/v1; several, separated by commas, share the load."
     return stage(
         *positional, helps={"base_url": url, **helps}, only=dict.fromkeys(_OF_REQUESTS, _OPENAI),
         facets=lambda flags: {"teacher": {flags["teacher"]}}, **how,

@@ -14,7 +14,7 @@ from sweet_rl.studies.reflect.worlds import MAIN_METHODS, METHODS, USUAL, WORLDS
 from sweet_rl.studies.sweet.settings import ALL_WAYS, MAIN_WAYS, Study
 
 HELPS = {  # What some flags mean in the demos
-    "overwrite": "throw away what an earlier demo left in the folder.",
+    "overwrite": "discard what an earlier demo left in the folder.",
     "jobs": "runs at once, each with one thread.",
 }
 
@@ -28,17 +28,16 @@ class StudyFlags(OutputDir, Jobs, Overwriting):
 class DemoFlags(StudyFlags, Agent, WorldName, Seeded):
     num_train_tasks: int = flag(
         144,
-        "tasks that the agent talks about, four times each, to learn from; a critic that learned from fewer than 20 "
-        "tells too few turns apart for a policy to learn from.",
+        "training tasks, each played four times; with fewer than 20, a critic distinguishes too few turns for a policy to learn from.",
         at_least=20,
         aliases=("train_tasks",),
     )
     num_test_tasks: int = flag(
-        200, "tasks that every method is measured on.", at_least=1, aliases=("test_tasks",)
+        200, "tasks on which every method is evaluated.", at_least=1, aliases=("test_tasks",)
     )
     trades: int = flag(
         10,
-        "trades of the world trades: the more, the less outcomes show.",
+        "number of trades in trades tasks; the more there are, the less outcomes reveal.",
         at_least=1,
         at_most=40,
         only=Only("world", ("trades",), "--world trades"),
@@ -50,12 +49,11 @@ class DemoFlags(StudyFlags, Agent, WorldName, Seeded):
     )
     best_of: str = flag(
         "",
-        "numbers of turns, from 2, that critics choose from at test time, with commas between them, like 2,4,8; "
-        "empty: this part is left out.",
+        "numbers of candidate turns (at least 2) among which critics choose at test time, separated by commas, like 2,4,8; empty: skip this part.",
         shown="all",
     )
-    page_tasks: int = flag(4, "web pages that the designers draw; 0 leaves this part out.", at_least=0)
-    dev: bool = flag(False, "measure on mini:dev instead of mini:test, to choose settings.")
+    page_tasks: int = flag(4, "web pages for the scripted designers; 0: skip this part.", at_least=0)
+    dev: bool = flag(False, "evaluate on mini:dev instead of mini:test, to choose settings.")
 
     def check_together(self) -> None:
         if unknown := set(self.named_ways()) - set(ALL_WAYS):
@@ -80,22 +78,22 @@ class DemoFlags(StudyFlags, Agent, WorldName, Seeded):
     defaults={"output_dir": "outputs/demo", "agent": "embedded", "world": "trades"},
     helps={
         "overwrite": HELPS["overwrite"],
-        "agent": "the agent to begin with: embedded, or a folder of sweet-rl make_embedded_agent.",
-        "world": "world of the mini benchmark: trades, usual or easy.",
-        "seed": "decides about tasks, dialogues and trainings.",
+        "agent": "starting agent: embedded, or a folder of sweet-rl make_embedded_agent.",
+        "world": "kind of tasks of the mini benchmark: trades, usual or easy.",
+        "seed": "random seed of tasks, dialogues and training.",
     },
     narrow={"agent": {"choices": ()}, "world": {"choices": ("trades", "usual", "easy"), "aliases": ()}},
     facets=lambda flags: {"world": {flags["world"]}},
 )
 def demo(flags: DemoFlags, /) -> None:
-    """Run SWEET-RL and its rivals from nothing: dialogues, critic, candidates, pairs, policies, report.
+    """Run SWEET-RL and its baselines from scratch: dialogues, critic, candidates, pairs, policies, report.
 
-    Needs no GPU, no download and no key; takes less than four minutes on two cores. The embedded agent talks to
-    the scripted human over HTTP, its dialogues are graded in the sandbox, and every method learns from the
-    same ones: rejection fine-tuning, DPO on whole dialogues, and SWEET-RL in three forms. Where a browser is
-    installed, designers without a model draw a few web pages (Frontend Design). Each command is printed as a
-    person would type it. It ends with a table and a page to look at. An interrupted demo resumes where it
-    stopped.
+    Needs no GPU, no download and no key, and takes less than four minutes on two cores. The embedded agent
+    talks to the scripted human over HTTP, and the sandbox grades its dialogues. All methods learn from the
+    same dialogues: rejection fine-tuning, DPO on whole dialogues, and SWEET-RL in three variants. If a
+    browser is installed, scripted designers also draw a few web pages (Frontend Design). Each command is
+    printed as you would type it. The demo ends with a table and an HTML report. Run it again to resume an
+    interrupted one.
     """
     from sweet_rl.studies.runner import prepared, run_study
     from sweet_rl.studies.sweet.recipe import why_no_pages
@@ -132,7 +130,7 @@ def demo(flags: DemoFlags, /) -> None:
 @group("The study")
 class OnlineFlags(StudyFlags, Iterations):
     seeds: int = flag(3, "models to begin with, and runs of every method.", at_least=1)
-    first_seed: int = flag(0, "the number of the first; settings were chosen with 100 to 102.", at_least=0)
+    first_seed: int = flag(0, "first seed; settings were chosen with seeds 100 to 102.", at_least=0)
     ablations: bool = flag(False, "the study's own method with parts left out, too.")
     test_games: int | None = flag(None, "games that every policy is measured on.", at_least=1)
 
@@ -144,7 +142,7 @@ def _given(flags: OnlineFlags, *names: str) -> dict[str, Any]:
 
 @group("The study")
 class ArcherDemoFlags(OnlineFlags, Skill):
-    teacher_games: int = flag(160, "of the scripted player, for each word, to imitate.", at_least=1)
+    teacher_games: int = flag(160, "games of the scripted player for each word, to imitate.", at_least=1)
 
 
 @recorded("demo_archer")
@@ -153,23 +151,23 @@ class ArcherDemoFlags(OnlineFlags, Skill):
     defaults={"output_dir": "outputs/demo_archer", "seeds": 1, "skill": 0.3, "test_games": 20},
     helps=HELPS
     | {
-        "seeds": "each with a demonstrator's games, a policy and test games of its own; a claim needs several.",
-        "iterations": "of every run; default that of configs/archer/demo_20q.yaml.",
-        "skill": "of the demonstrator: the share of games in which it asks before it names a word, 0 to 1.",
-        "test_games": "for each word, to measure every policy on.",
-        "ablations": "also ArCHer with one critic, without a delay of its policy and with an exact critic; and Online CHAI, which takes longest.",
+        "seeds": "number of seeds, each with its own demonstrations, starting policy and test games; a claim needs several.",
+        "iterations": "iterations of every run; default as in configs/archer/demo_20q.yaml.",
+        "skill": "share of games in which the demonstrator asks before it names a word, 0 to 1.",
+        "test_games": "test games for each word and policy.",
+        "ablations": "also run ArCHer with one critic, without a delay of its policy and with an exact critic, and Online CHAI, which takes longest.",
     },
     only={"skill": None},
 )
 def demo_archer(flags: ArcherDemoFlags, /) -> None:
-    """Run ArCHer and its rivals from nothing: Twenty Questions about sixteen words, tiny models.
+    """Run ArCHer and its baselines from scratch: Twenty Questions about sixteen words, tiny models.
 
     Needs no GPU, no download and no key; one seed takes minutes on two cores. A scripted player that mostly
-    guesses plays against the embedded oracle; a tiny GPT-2 learns to imitate it, and ArCHer, filtered BC,
-    PPO and REINFORCE go on from there by their own games; with --ablations Online CHAI does, too.
-    Each command is printed as a person would type it. It ends with a table and a page: return against games,
-    between the best play and naming the words in order, and which published orderings hold at this size. An
-    interrupted demo resumes where it stopped.
+    guesses plays against the embedded oracle, and a tiny GPT-2 learns to imitate it. ArCHer, filtered BC, PPO
+    and REINFORCE (with --ablations also Online CHAI) continue from there with their own games. Each command
+    is printed as you would type it. The demo ends with a table and an HTML report: return against games,
+    between the best play and naming the words in order, and which published orderings hold at this size. Run
+    it again to resume an interrupted one.
     """
     from sweet_rl.studies.archer.recipe import ABLATIONS, METHODS, OnlineStudy
     from sweet_rl.studies.runner import prepared, run_study
@@ -188,13 +186,13 @@ def demo_archer(flags: ArcherDemoFlags, /) -> None:
 class ReflectDemoFlags(OnlineFlags):
     sft_updates: int | None = flag(
         None,
-        "of every fine-tuning; default that of the study, as for iterations, records, repositories and test_games.",
+        "updates of every fine-tuning; default as in the study, like --iterations, --records, --repositories and --test_games.",
         at_least=1,
     )
     records: int | None = flag(
-        None, "states of the taxi, and of households, that the teacher reflects on.", at_least=1
+        None, "states of the taxi and of ALFWorld on which the teacher reflects.", at_least=1
     )
-    repositories: int | None = flag(None, "to explore.", at_least=1)
+    repositories: int | None = flag(None, "repositories of AutoExplore to make.", at_least=1)
     worlds: str = flag(
         ",".join(USUAL), f"of {', '.join(WORLDS)}, with commas between; alfworld needs its engine's packages."
     )
@@ -206,20 +204,21 @@ class ReflectDemoFlags(OnlineFlags):
     defaults={"output_dir": "outputs/demo_reflect", "seeds": 1},
     helps=HELPS
     | {
-        "seeds": "each with data, models and test games of its own; a claim needs several.",
-        "iterations": "of every online run.",
-        "test_games": "of each of the taxi's levels, to measure every policy on.",
-        "ablations": "also Reflect-RL without a curriculum (taxi) and without wrong ways in the texts (AutoExplore), and as many updates without reflections.",
+        "seeds": "number of seeds, each with its own data, models and test games; a claim needs several.",
+        "iterations": "iterations of every online run.",
+        "test_games": "test games for each policy on each level of the taxi.",
+        "ablations": "also run Reflect-RL without a curriculum (taxi) and without wrong paths in the texts (AutoExplore), and training without reflections with as many updates.",
     },
 )
 def demo_reflect(flags: ReflectDemoFlags, /) -> None:
-    """Run Reflect-RL and what it is compared with from nothing: DangerousTaxi, AutoExplore, ALFWorld; tiny models.
+    """Run Reflect-RL and its baselines from scratch: DangerousTaxi, AutoExplore, ALFWorld; tiny models.
 
-    Needs no GPU, no download and no key; one world and one seed take minutes on two cores. A teacher that knows the
-    way reflects on games. For every seed tiny Llamas learn from that and online: fine-tuning only, online learning
-    only, both without and with reflections. Each command is printed as a
-    person would type it. It ends with a table and a page: success against episodes, and which published
-    orderings hold at this size, beside a planner, chance and a linear policy. An interrupted demo resumes where it stopped.
+    Needs no GPU, no download and no key; one world and one seed take minutes on two cores. A teacher that
+    knows the solution reflects on games. For every seed, tiny Llamas learn by fine-tuning only, by online
+    learning only, and by both, without and with reflections. Each command is printed as you would type it.
+    The demo ends with a table and an HTML report: success against episodes, compared with a planner, random
+    play and a linear policy, and which published orderings hold at this size. Run it again to resume an
+    interrupted one.
     """
     from sweet_rl.studies.reflect.recipe import ReflectStudy
     from sweet_rl.studies.runner import prepared, run_study

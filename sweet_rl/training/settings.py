@@ -29,18 +29,18 @@ Engine = Literal["deepspeed", "fsdp2"]  # What shards a model over several proce
 class LossSettings(Settings):
     loss: str | None = flag(
         None,
-        "sigmoid (DPO's, the default), sigmoid_norm (with means in place of sums, as mean_log_prob), ipo, hinge, robust, logexp, that of an installed package, or your own function as module:FUNCTION (docs/train_offline.md).",
+        "loss: sigmoid (DPO's, the default), sigmoid_norm (means instead of sums, as with --mean_log_prob), ipo, hinge, robust, logexp, one that an installed package registers, or your own function as module:FUNCTION (docs/train_offline.md).",
     )
     mean_log_prob: str = flag(
         "none",
-        "none (sum over the response), trajectory (mean over its tokens; what the bare switch means) or turn (sum of each turn's mean).",
+        "how token log-probabilities are combined: none (sum over the response), trajectory (mean over its tokens; also --mean_log_prob without a value) or turn (sum of each turn's mean).",
         bare="True",
     )
-    beta: float = flag(0.1, "how strongly the policy is held to the reference.", above=0)
-    ipo: bool = flag(False, "the same as loss ipo.", shown="all")
-    label_smoothing: float = flag(0.0, "share of labels assumed to be wrong.", at_least=0, shown="all")
+    beta: float = flag(0.1, "DPO's beta: how strongly the policy is kept close to the reference.", above=0)
+    ipo: bool = flag(False, "the same as --loss ipo.", shown="all")
+    label_smoothing: float = flag(0.0, "assumed share of wrong preferences.", at_least=0, shown="all")
     nll_loss_coef: float = flag(0.0, "weight of the chosen response's NLL per token.", at_least=0)
-    aux_loss_coef: float = flag(0.0, "weight of a mixture of experts' balance loss.", at_least=0, shown="all")
+    aux_loss_coef: float = flag(0.0, "weight of a mixture-of-experts' balance loss.", at_least=0, shown="all")
     # by `mean_log_prob` and the loss (`sweet_rl.training.losses.check_loss`)
     reduction: Reduction = no_flag("sum")
 
@@ -53,37 +53,35 @@ class LossSettings(Settings):
 @group("How preference pairs are read")
 class _Pairs(PairFields, MaxPixels):
     input_template: str | None = flag(
-        None, "text around the prompt, which takes the place of {}.", shown="all"
+        None, "text around the prompt; {} is replaced by the prompt.", shown="all"
     )
-    dataset_probs: str = flag(
-        "1.0", "for several datasets: how often each is drawn from, with commas between."
-    )
-    train_split: str = flag("train", "of a dataset from the hub.", shown="all")
+    dataset_probs: str = flag("1.0", "sampling weights of several datasets, separated by commas.")
+    train_split: str = flag("train", "split of a hub dataset to train on.", shown="all")
     eval_split: str = flag(
-        "test", "of a dataset from the hub: held out in place of eval_fraction.", shown="all"
+        "test", "split of a hub dataset that is held out in place of --eval_fraction.", shown="all"
     )
     apply_chat_template: bool = flag(
         False, "of no effect: lists of messages become texts anyway.", shown="never"
     )
-    image_processor: str | None = flag(None, "folder or hub name; default: the model's own.", shown="all")
+    image_processor: str | None = flag(None, "its folder or hub name; default: the model's own.", shown="all")
     min_pixels: int = flag(12544, "pictures with fewer pixels are enlarged.", at_least=1, shown="all")
 
 
 @group("The rows")
 class _Rows(Settings):
-    max_samples: float = flag(1e8, "take the first so many rows of each dataset.", at_least=1, shown="all")
+    max_samples: float = flag(1e8, "use only this many rows of each dataset.", at_least=1, shown="all")
     eval_fraction: float = flag(
-        0.03, "share of rows to hold out, drawn by seed; 0 for none.", at_least=0, below=1
+        0.03, "share of the rows to hold out, drawn with --seed; 0: none.", at_least=0, below=1
     )
     max_len: int = flag(
         512,
-        "tokens of one text at most; oldest turns go first, rows that cannot be cut at a turn are left out.",
+        "longest text, in tokens. Longer ones lose their oldest turns; rows that cannot be cut at a turn are left out.",
         at_least=1,
     )
     response_template: str | None = flag(
-        None, "text that opens a turn, where no chat template says it.", shown="all"
+        None, "text that starts a turn of the agent, if there is no chat template.", shown="all"
     )
-    learn_thoughts: bool = flag(True, "learn what the agent thought before it spoke, too.", shown="all")
+    learn_thoughts: bool = flag(True, "also train on the agent's private thoughts.", shown="all")
 
 
 @group("Which rows, and how they become token ids")
@@ -96,37 +94,36 @@ class DataSettings(_Pairs, _Rows, Dataset):
             )
 
 
-@group("What is written, and how a run is resumed")
+@group("Outputs and resuming")
 class OutputSettings(Overwriting, Quiet, Seeded, SaveSteps):
     save_path: str = flag("./ckpt", "folder for the trained model and its tokenizer.")
     load_checkpoint: bool = flag(
-        False, "resume from the newest checkpoint in ckpt_path, if there is one.", aliases=("resume",)
+        False, "resume from the newest checkpoint in --ckpt_path, if there is one.", aliases=("resume",)
     )
-    metrics_path: str | None = flag(None, ".jsonl file for numbers; default metrics.jsonl in save_path.")
-    logging_steps: int = flag(1, "updates between two lines of it.", at_least=1, shown="all")
+    metrics_path: str | None = flag(None, ".jsonl file of metrics; default metrics.jsonl in --save_path.")
+    logging_steps: int = flag(1, "updates between two lines in the metrics file.", at_least=1, shown="all")
     eval_steps: int = flag(
-        -1, "updates between two evaluations of held-out rows; -1: at the end.", shown="all"
+        -1, "updates between two evaluations on held-out rows; -1: only at the end.", shown="all"
     )
-    ckpt_path: str = flag("./ckpt/checkpoints_dpo", "folder for checkpoints.")
-    max_ckpt_num: int = flag(3, "checkpoints to keep at most.", at_least=1, shown="all")
-    max_ckpt_mem: float = flag(1e8, "gigabytes that they may take; the newest stays.", shown="all")
+    ckpt_path: str = flag("./ckpt/checkpoints_dpo", "folder for the checkpoints.")
+    max_ckpt_num: int = flag(3, "most checkpoints to keep.", at_least=1, shown="all")
+    max_ckpt_mem: float = flag(1e8, "most gigabytes of checkpoints; the newest is always kept.", shown="all")
 
 
-@group("What is written, and how a run is resumed")
+@group("Outputs and resuming")
 class TrackerSettings(LogTo):
     use_tensorboard: str | None = flag(
-        None, "log_to tensorboard, with the folder for its files.", shown="all"
+        None, "like --log_to tensorboard, with the folder for its files.", shown="all"
     )
     use_wandb: str | None = flag(
         None,
-        "log_to wandb where it is installed and has a login: WANDB_API_KEY, `wandb login`, or the key as this flag's value, which other "
-        "users of the machine can see.",
+        "like --log_to wandb, if it is installed and logged in: by WANDB_API_KEY, `wandb login`, or the key as this flag's value, which other users of the machine can see.",
         bare="True",
     )
-    wandb_org: str | None = flag(None, "its entity.", shown="all")
-    wandb_group: str | None = flag(None, "its group, and trackio's.", shown="all")
-    wandb_project: str = flag("openrlhf_train_dpo", "its project, and trackio's.", shown="all")
-    wandb_run_name: str | None = flag(None, "its name for the run, and trackio's.", shown="all")
+    wandb_org: str | None = flag(None, "entity (team) in wandb.", shown="all")
+    wandb_group: str | None = flag(None, "group of the run in wandb and trackio.", shown="all")
+    wandb_project: str = flag("openrlhf_train_dpo", "project in wandb and trackio.", shown="all")
+    wandb_run_name: str | None = flag(None, "name of the run in wandb and trackio.", shown="all")
 
     def destination(self) -> Destination:
         """Where numbers go, by --log_to and by the published flags, which may name two places."""
@@ -151,63 +148,69 @@ class TrackerSettings(LogTo):
         )
 
 
-@group("The weights, and what they are computed with")
+@group("Weights, precision and memory")
 class ModelSettings(Placement):
     pretrain: str = no_flag("")
     ref_pretrain: str | None = no_flag(None)
 
-    bf16: bool = flag(False, "compute in bfloat16, with weights in float32.")
+    bf16: bool = flag(False, "compute in bfloat16, but keep the weights in float32.")
     gradient_checkpointing: bool = flag(
-        False, "compute activations again, not keep them: less memory, more time."
+        False, "recompute activations instead of keeping them: less memory, more time."
     )
-    gradient_checkpointing_use_reentrant: bool = flag(False, "torch's older way of doing so.", shown="all")
+    gradient_checkpointing_use_reentrant: bool = flag(False, "torch's older form of it.", shown="all")
     torch_compile: bool = flag(False, "compile the layers: faster on a GPU with flex_attention.", shown="all")
-    flash_attn: bool = flag(False, "the package flash-attn; it shares no common prefixes.", shown="all")
+    flash_attn: bool = flag(False, "use the package flash-attn; shares no common prefixes.", shown="all")
     attention: Literal["auto", "sdpa", "eager", "flex_attention", "flash_attention_2"] = flag(
         "auto",
-        "auto (sdpa), sdpa, eager, flash_attention_2, or flex_attention, which skips what trees hide: for GPUs and long histories.",
+        "attention implementation: auto (sdpa), sdpa, eager, flash_attention_2, or flex_attention, which skips masked blocks of prefix trees and suits GPUs and long histories.",
         shown="all",
     )
     lora_rank: int = flag(0, "train an adapter of this rank, merged at the end; 0: all weights.", at_least=0)
-    lora_alpha: int = flag(16, "scale of the adapter.", shown="all")
+    lora_alpha: int = flag(16, "scaling factor alpha of the adapter.", shown="all")
     lora_dropout: float = flag(0.0, "dropout before the adapter.", shown="all")
     target_modules: str = flag(
-        "q_proj,k_proj,v_proj,o_proj", "modules that get an adapter, or all-linear.", shown="all"
+        "q_proj,k_proj,v_proj,o_proj",
+        "modules with an adapter, separated by commas, or all-linear.",
+        shown="all",
     )
-    load_in_4bit: bool = flag(False, "quantised weights under an adapter (bitsandbytes).", shown="all")
+    load_in_4bit: bool = flag(False, "4-bit weights under an adapter (needs bitsandbytes).", shown="all")
 
 
 @group("The optimizer and its batches")
 class OptimizerSettings(Settings):
-    learning_rate: float = flag(1e-5, "the highest.", at_least=0)
+    learning_rate: float = flag(1e-5, "peak learning rate.", at_least=0)
     max_epochs: int = flag(1, "passes over the data.", at_least=1)
-    train_batch_size: int = flag(128, "rows of one update, over all processes.", at_least=1)
+    train_batch_size: int = flag(128, "rows in one update, over all processes.", at_least=1)
     micro_train_batch_size: int | None = flag(
-        None, "rows in one forward pass at most; default 8, on one GPU as memory allows.", at_least=1
+        None, "most rows in one forward pass; default 8, on one GPU as many as memory allows.", at_least=1
     )
     max_tokens_per_batch: int | None = flag(
         None,
-        "tokens in one forward pass at most, shared ones once; default on one GPU: measured.",
+        "most tokens in one forward pass, counting shared ones once; on one GPU the default is measured.",
         at_least=1,
     )
     lr_scheduler: Literal["cosine_with_floor", "linear", "constant"] = flag(
-        "cosine_with_floor", "cosine_with_floor (to a tenth), linear (to 0) or constant.", shown="all"
+        "cosine_with_floor",
+        "schedule: cosine_with_floor (to a tenth), linear (to 0) or constant.",
+        shown="all",
     )
     lr_warmup_ratio: float = flag(
-        0.03, "share of updates over which the rate rises.", at_least=0, shown="all"
+        0.03, "share of the updates over which the learning rate rises.", at_least=0, shown="all"
     )
-    l2: float = flag(0.0, "weight decay of AdamW; biases and norms have none.", at_least=0, shown="all")
-    adam_betas: str = flag("0.9,0.95", "both of them with a comma between.", shown="all")
+    l2: float = flag(0.0, "weight decay of AdamW, except for biases and norms.", at_least=0, shown="all")
+    adam_betas: str = flag("0.9,0.95", "AdamW's two betas, separated by a comma.", shown="all")
     max_norm: float = flag(1.0, "gradients are clipped to this norm.", at_least=0, shown="all")
     shuffle: bool = flag(
-        True, "a new order for every epoch; --noshuffle keeps that of the file.", shown="all"
+        True, "shuffle the rows in every epoch; otherwise keep the order of the file.", shown="all"
     )
     group_by_history: bool | None = flag(
-        None, "rows of one history in one update; published: no.", shown="all"
+        None, "updates of rows with the same history; published: no.", shown="all"
     )
-    group_by_length: bool | None = flag(None, "updates of rows of like length; published: no.", shown="all")
+    group_by_length: bool | None = flag(
+        None, "updates of rows of similar length; published: no.", shown="all"
+    )
     prefix_tree: bool = flag(
-        True, "compute common prefixes of a batch once; the result is the same.", shown="all"
+        True, "compute common prefixes of a batch only once; this does not change the result.", shown="all"
     )
 
     @property
@@ -224,27 +227,27 @@ class OptimizerSettings(Settings):
 @group("Several processes")
 class ShardSettings(Settings):
     zero_stage: Literal[0, 1, 2, 3] = flag(
-        2, "what DeepSpeed shards: 1 optimizer states, 2 and gradients, 3 and weights; 0: nothing."
+        2, "what DeepSpeed shards: 0 nothing, 1 optimizer states, 2 gradients as well, 3 weights as well."
     )
     adam_offload: bool = flag(
-        False, "keep the optimizer's states in main memory (with fsdp2 the weights, too)."
+        False, "keep the optimizer's states in CPU memory (with fsdp2 the weights, too)."
     )
     shard_with: Literal["deepspeed", "fsdp2"] | None = flag(
         None,
-        "what shards the model: deepspeed, or fsdp2 (torch's own; always shards weights too); default: as set for `accelerate launch`, else deepspeed.",
+        "library that shards the model: deepspeed, or fsdp2 (part of torch; always shards the weights, too); default: as set for `accelerate launch`, else deepspeed.",
         shown="all",
     )
     timeout_s: int = flag(1800, "seconds that a process waits for the others.", at_least=1, shown="all")
     deepspeed_config: str | None = flag(
         None,
-        ".json file for DeepSpeed in place of the flags below (configs/engines); default: as of `accelerate launch`, else none.",
+        ".json configuration for DeepSpeed, which replaces the flags below (examples: configs/engines); default: that of `accelerate launch`, if any.",
         shown="all",
     )
     zpg: int = flag(
-        1, "for zero_stage 3: GPUs that keep a second copy of the shards.", at_least=1, shown="all"
+        1, "with --zero_stage 3: GPUs that share a second copy of the shards.", at_least=1, shown="all"
     )
-    grad_accum_dtype: str | None = flag(None, "of DeepSpeed's gradients: fp32, fp16 or bf16.", shown="all")
-    overlap_comm: bool = flag(False, "DeepSpeed reduces gradients while computing others.", shown="all")
+    grad_accum_dtype: str | None = flag(None, "DeepSpeed's gradients: fp32, fp16 or bf16.", shown="all")
+    overlap_comm: bool = flag(False, "let DeepSpeed reduce gradients while it computes others.", shown="all")
     local_rank: int = flag(-1, "given by launchers; the environment has the same value.", shown="never")
     # What the file says; flags and file that a run was not started with by a stage say nothing.
     deepspeed: Mapping[str, Any] | None = no_flag(None)
@@ -325,13 +328,15 @@ class TrainSettings(
 @group("The loss")
 class DPOSettings(Pretrain, TrainSettings):
     ref_pretrain: str | None = flag(
-        None, "the reference model; default: pretrain before training.", shown="all"
+        None, "reference model; default: --pretrain before training.", shown="all"
     )
     eval_only: bool = flag(
-        False, "train nothing; write each pair's log-probabilities and losses to metrics_path.", shown="all"
+        False, "do not train; write each pair's log-probabilities and loss to --metrics_path.", shown="all"
     )
     reference_cache: str | None = flag(
-        None, "folder that keeps the reference's numbers; default in the user's cache; none.", shown="all"
+        None,
+        "folder that caches reference log-probabilities; default in the user's cache; or none.",
+        shown="all",
     )
     ref_offload: bool = flag(False, "of no effect: the reference is freed before training.", shown="never")
     packing_samples: bool = flag(False, "not there: in the published code it does not run.", shown="never")
@@ -351,7 +356,7 @@ class DPOSettings(Pretrain, TrainSettings):
 
 @group("Which dialogues are imitated")
 class SFTSettings(Pretrain, MinReward, TrainSettings):
-    best_of_task: bool = flag(False, "of a task's trajectories only the first with the largest reward.")
+    best_of_task: bool = flag(False, "imitate only each task's best trajectory (the first of equal ones).")
 
 
 @group("The critic")

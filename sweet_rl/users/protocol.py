@@ -202,21 +202,17 @@ class Fault(StrEnum):
 @group("Latency and faults")
 class FaultProfile(Seeded):
     latency_median_ms: float = flag(
-        0.0, "median of the log-normal time that a reply takes, in milliseconds; 0 for none.", at_least=0
+        0.0, "median of the log-normal latency of a reply, in milliseconds; 0: no latency.", at_least=0
     )
-    latency_sigma: float = flag(1.0, "standard deviation of the logarithm of that time.", at_least=0)
-    fault_rate: float = flag(
-        0.0, "share of requests that something happens to, from 0 to 1.", at_least=0, at_most=1
-    )
+    latency_sigma: float = flag(1.0, "standard deviation of the latency's logarithm.", at_least=0)
+    fault_rate: float = flag(0.0, "share of requests that get a fault.", at_least=0, at_most=1)
     faults: str = flag(
         ",".join([fault for fault in Fault if fault != "bad_request"]),
-        "what may happen, separated by commas; bad_request is the one more that there is.",
+        "faults that may be injected, separated by commas; bad_request is available, too.",
     )
-    hang_s: float = flag(60.0, "seconds that the faults timeout and slow_drip hold a request.", at_least=0)
+    hang_s: float = flag(60.0, "seconds for which the faults timeout and slow_drip stall.", at_least=0)
     max_in_flight: int | None = flag(
-        None,
-        "requests in work at once; those beyond are turned away with 429. Default: no limit.",
-        at_least=1,
+        None, "requests served at once; more are refused with 429. Default: no limit.", at_least=1
     )
 
     def check_together(self) -> None:

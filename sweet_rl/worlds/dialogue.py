@@ -74,13 +74,11 @@ PARSERS: Final[dict[str, Callable[[str], ParsedAction]]] = {
 class DialogueOptions(Options):
     parser: Literal["published", "fixed"] = flag(
         "published",
-        "how the agent's text is read: published (compares with released data) or fixed (an announced answer "
-        "always counts).",
+        "how the agent's text is read: published (for comparison with released data) or fixed (an announced answer always counts).",
     )
     user_failure: Literal["stop", "reply"] = flag(
         "stop",
-        "when the human cannot be asked: stop (the episode has failed: it has no score and can be played again) "
-        'or reply (the published "No response.", recorded).',
+        'if the human cannot be reached: stop (the episode fails: it has no score and can be played again) or reply (the agent gets the published "No response.", and the failure is recorded).',
     )
 
 

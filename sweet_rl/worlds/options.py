@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @group("Rules of the world")
 class Options(Compatible):
     max_turns: int | None = flag(
-        None, "agent turns at most; default the world's own number.", at_least=1, aliases=("max_steps",)
+        None, "most turns of the agent; default: the world's limit.", at_least=1, aliases=("max_steps",)
     )
 
     def beside(self, output: Path | None, samples: Mapping[tuple[str, int], int]) -> Self:
@@ -44,7 +44,7 @@ class Options(Compatible):
         return wanted
 
 
-@group("Of a world that has none of its own")
+@group("Of a world without options of its own")
 class NoFlags(Settings):
     pass
 
@@ -242,7 +242,7 @@ class Measured(NamedTuple):
 
 @group("Scripted agents")
 class ScriptedFlags(Skill, NoSandbox):
-    num_questions: int = flag(3, "how often an agent asks before it answers.", at_least=0, shown="all")
+    num_questions: int = flag(3, "questions that an agent asks before it answers.", at_least=0, shown="all")
 
 
 @dataclass(frozen=True, kw_only=True)

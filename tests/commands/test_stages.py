@@ -124,7 +124,7 @@ def test_help_is_grouped_short_or_whole_and_silent_about_what_does_nothing():
         "How it is outside:\n  --warmth FLOAT   (default 20.0; at least -50 and below 60)\n        in the shade.",
         *(
             "--sky blue|grey   (default blue)",
-            "1 further flag, for which the defaults mostly do: --help-all.",
+            "1 more flag, whose defaults suit most uses: --help-all.",
         ),
     ):
         assert text in short

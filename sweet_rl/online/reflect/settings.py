@@ -34,61 +34,63 @@ class ReflectFlags(Compatible):
     """Flags of any world, under their published names and defaults; the last nine are ours."""
 
     per_device_train_batch_size: int = flag(
-        1, "rows of a micro-batch; online: also episodes drawn from replay after each rollout.", at_least=1
+        1, "rows in a micro-batch; online: also episodes drawn from replay after each rollout.", at_least=1
     )
-    per_device_eval_batch_size: int = flag(4, "episodes played at once; online: of an iteration.", at_least=1)
+    per_device_eval_batch_size: int = flag(4, "episodes played at once; online: per iteration.", at_least=1)
     gradient_accumulation_steps: int = flag(
-        1, "micro-batches of an update; online: trainer calls whose episodes an update pools.", at_least=1
+        1, "micro-batches in one update; online: trainer calls whose episodes one update pools.", at_least=1
     )
-    eval_reps: int = flag(10, "how often an evaluation plays its data.", at_least=1)
-    mode: str = flag("train", "what the run is for; every stage sets it (train_SPT, train_RLFT, test).")
-    learning_rate: float = flag(2e-4, "of the adapter, and of the critic.", at_least=0)
+    eval_reps: int = flag(10, "episodes of each task in an evaluation.", at_least=1)
+    mode: str = flag("train", "purpose of the run: train_SPT, train_RLFT or test; each stage sets its own.")
+    learning_rate: float = flag(2e-4, "learning rate of the adapter and of the critic.", at_least=0)
     max_grad_norm: float = flag(0.3, "gradients are clipped to this norm.", above=0)
-    weight_decay: float = flag(0.001, "of the optimizer.", at_least=0)
-    ppo_clip_coef: float = flag(0.1, "how far PPO lets the ratio move from 1.", above=0, only=_PPO)
+    weight_decay: float = flag(0.001, "weight decay of the optimizer.", at_least=0)
+    ppo_clip_coef: float = flag(0.1, "clipping range of PPO's ratio around 1.", above=0, only=_PPO)
     ppo_update_iter: int = flag(3, "passes over an update's steps with --trainer ppo.", at_least=1, only=_PPO)
-    entropy_coef: float = flag(0.0, "what a unit of entropy takes off a step's cost.", at_least=0)
-    lora_alpha: int = flag(16, "scale of the adapter.")
-    lora_dropout: float = flag(0.1, "before the adapter, active in updates.", at_least=0, at_most=1)
-    disable_dropout: bool = flag(False, "no dropout anywhere.")
+    entropy_coef: float = flag(0.0, "weight of the entropy bonus, which lowers costs.", at_least=0)
+    lora_alpha: int = flag(16, "scaling factor alpha of the adapter.")
+    lora_dropout: float = flag(0.1, "dropout before the adapter, in updates only.", at_least=0, at_most=1)
+    disable_dropout: bool = flag(False, "switch off all dropout.")
     lora_r: int = flag(64, "rank of the adapter.", at_least=1)
     max_seq_length: int = flag(
-        1024, "tokens of a training text; longer ones lose their beginning.", at_least=2
+        1024, "longest training text, in tokens; longer ones are cut at the beginning.", at_least=2
     )
-    max_new_tokens: int = flag(1, "tokens of an action at most; the shrunk head writes one.", at_least=1)
-    temperature: float = flag(1.0, "of sampling.", above=0)
-    top_p: float = flag(1.0, "sample the likeliest with this probability together.", at_least=0, at_most=1)
-    top_k: int = flag(99999, "sample among so many tokens only.", at_least=0)
-    model_name: str = flag("gpt2-xl", "the policy's model: a folder, a hub name, or tiny (made on the spot).")
-    load_dir: str | None = flag(None, "a checkpoint of the policy to begin with: adapter and tokenizer.")
-    reflect_model_name: str = flag("gpt2-xl", "the reflection model's model.", only=_REFLECTING)
+    max_new_tokens: int = flag(1, "longest action, in tokens; 1 with --shrink_head.", at_least=1)
+    temperature: float = flag(1.0, "sampling temperature.", above=0)
+    top_p: float = flag(1.0, "nucleus sampling: probability mass to sample from.", at_least=0, at_most=1)
+    top_k: int = flag(99999, "sample only among this many likeliest tokens.", at_least=0)
+    model_name: str = flag(
+        "gpt2-xl", "the policy's base model: a folder, a hub name, or tiny (random weights)."
+    )
+    load_dir: str | None = flag(None, "checkpoint of the starting policy: adapter and tokenizer.")
+    reflect_model_name: str = flag("gpt2-xl", "base model of the reflection model.", only=_REFLECTING)
     reflect_load_dir: str | None = flag(
-        None, "the reflection model's checkpoint.", aliases=("reflectload_dir",)
+        None, "checkpoint of the reflection model.", aliases=("reflectload_dir",)
     )
-    ckpt_path: str = flag("results/", "folder in which every run gets a numbered folder of its own.")
-    use_8bit: bool = flag(True, "load models in 8 bits; needs bitsandbytes. Without CUDA they are whole.")
+    ckpt_path: str = flag("results/", "folder in which every run creates a numbered subfolder.")
+    use_8bit: bool = flag(True, "load models in 8 bits; needs bitsandbytes. Unquantised without CUDA.")
     use_4bit: bool = flag(False, "load models in 4 bits. Needs CUDA and bitsandbytes.")
-    use_nested_quant: bool = flag(False, "also quantize the constants of the 4-bit weights.")
+    use_nested_quant: bool = flag(False, "also quantise the quantisation constants of 4-bit weights.")
     bnb_4bit_compute_dtype: Literal["float16", "bfloat16", "float32"] = flag(
-        "float16", "what 4-bit weights are computed in (float16, bfloat16 or float32)."
+        "float16", "precision in which 4-bit weights are computed: float16, bfloat16 or float32."
     )
     bnb_4bit_quant_type: Literal["nf4", "fp4"] = flag("nf4", "4-bit format (nf4 or fp4).")
     num_train_epochs: int = flag(1, "of no effect; --max_steps decides.", shown="never")
-    fp16: bool = flag(False, "fine-tuning computes in float16 where there is CUDA.")
-    bf16: bool = flag(True, "fine-tuning computes in bfloat16 where there is CUDA; elsewhere in float32.")
-    gradient_checkpointing: bool = flag(True, "fine-tuning keeps no activations of a layer but its input.")
-    optim: str = flag("paged_adamw_32bit", "of fine-tuning; paged ones need bitsandbytes, else AdamW.")
+    fp16: bool = flag(False, "fine-tune in float16 on CUDA.")
+    bf16: bool = flag(True, "fine-tune in bfloat16 on CUDA; without CUDA in float32.")
+    gradient_checkpointing: bool = flag(True, "fine-tuning recomputes activations: less memory, more time.")
+    optim: str = flag("paged_adamw_32bit", "fine-tuning's optimizer; AdamW if bitsandbytes is missing.")
     lr_scheduler_type: Literal["constant", "constant_with_warmup", "linear", "cosine"] = flag(
-        "constant", "of fine-tuning: constant, constant_with_warmup, linear or cosine."
+        "constant", "learning-rate schedule of fine-tuning: constant, constant_with_warmup, linear or cosine."
     )
     max_steps: int = flag(20000, "updates of fine-tuning; iterations online.", at_least=1)
     warmup_ratio: float = flag(
-        0.03, "updates in which the learning rate rises; constant has none.", at_least=0, at_most=1
+        0.03, "share of updates with a rising learning rate; not for constant.", at_least=0, at_most=1
     )
-    group_by_length: bool = flag(False, "fine-tuning: texts of similar lengths share a micro-batch.")
-    save_steps: int = flag(100, "a checkpoint every so many updates or iterations.", at_least=1)
-    save_total_limit: int = flag(10, "checkpoints of fine-tuning that are kept.", at_least=1)
-    logging_steps: int = flag(10, "updates or iterations over which the numbers shown are means.", at_least=1)
+    group_by_length: bool = flag(False, "when fine-tuning, put texts of similar length into one micro-batch.")
+    save_steps: int = flag(100, "updates or iterations between two checkpoints.", at_least=1)
+    save_total_limit: int = flag(10, "checkpoints of fine-tuning to keep at most.", at_least=1)
+    logging_steps: int = flag(10, "updates or iterations averaged in each log line.", at_least=1)
     cache_dir: str = flag("model/", "where downloaded models are kept.")
     env: str = flag(
         first_for("reflect"),
@@ -96,53 +98,55 @@ class ReflectFlags(Compatible):
         aliases=("world",),
     )
     trainer: Literal["pg", "ppo"] = flag("pg", "pg (policy gradient) or ppo (needs a critic).")
-    replay_buffer_size: int = flag(50, "successful episodes that are remembered.", at_least=0)
-    use_critic: bool = flag(False, "learn a value of states and subtract it from the costs to come.")
-    critic_update_freq: int = flag(5, "the critic learns at every n-th update.", at_least=1, only=_CRITIC)
-    critic_update_iter: int = flag(5, "passes over its data when it does.", at_least=1, only=_CRITIC)
+    replay_buffer_size: int = flag(50, "successful episodes kept in the replay buffer.", at_least=0)
+    use_critic: bool = flag(False, "train a critic whose values are the baseline of the cost-to-go.")
+    critic_update_freq: int = flag(5, "update the critic at every n-th update.", at_least=1, only=_CRITIC)
+    critic_update_iter: int = flag(5, "passes over its data in a critic update.", at_least=1, only=_CRITIC)
     shared_critic: bool = flag(
-        False, "the critic reads the policy's hidden states; else those without its adapter.", only=_CRITIC
+        False, "the critic reads hidden states with the policy's adapter, not without it.", only=_CRITIC
     )
     critic_layer_type: Literal["linear", "mlp"] = flag(
-        "linear", "what is trained on the hidden state: linear or mlp.", only=_CRITIC
+        "linear", "head of the critic on the hidden state: linear or mlp.", only=_CRITIC
     )
-    shrink_head: bool = flag(True, "score the world's labels only, not the vocabulary. Not for fine-tuning.")
+    shrink_head: bool = flag(True, "score only the world's action labels; without effect on fine-tuning.")
     map_size: int = flag(4, "of no effect; kept for published command lines.", shown="never")
     random_map: bool = flag(True, "of no effect; kept for published command lines.", shown="never")
     is_slippery: bool = flag(False, "of no effect; kept for published command lines.", shown="never")
     max_turns: int | None = flag(
-        None, "agent turns of an episode at most; default the world's own.", at_least=1, aliases=("horizon",)
+        None, "most turns of the agent; default: the world's limit.", at_least=1, aliases=("horizon",)
     )
     task_file: str | None = flag(
-        None, "tasks: a file, or a list of the world. In fine-tuning the .jsonl file of texts."
+        None, "tasks: a file, or one of the world's lists; when fine-tuning, the .jsonl file of texts."
     )
     sandbox_dir: str = flag("/dev/shm/", "of no effect: no files are copied.", shown="never")  # as published
     discretize_actions: bool = flag(True, "of no effect: actions are labels.", shown="never")
     first_step: bool = flag(False, "play only the first step of every episode.")
-    curriculum_index: int = flag(-1, "only this level of the curriculum; -1: all, one after the other.")
-    few_data: int = flag(0, "only the first so many tasks of the first level; 0: all.", at_least=0)
-    reflect: bool = flag(False, "the reflection model thinks first; fine-tuning: train it, not the policy.")
-    reflect_prob: float = flag(
-        1.0, "how often it is asked, by step.", at_least=0, at_most=1, only=_REFLECTING
+    curriculum_index: int = flag(
+        -1, "only this level of the curriculum; -1: all levels, one after the other."
     )
-    seed: int = flag(0, "of all draws.")
+    few_data: int = flag(0, "use only this many tasks of the first level; 0: all tasks.", at_least=0)
+    reflect: bool = flag(False, "reflect before each action; fine-tuning: train the reflection model.")
+    reflect_prob: float = flag(
+        1.0, "share of steps with a reflection.", at_least=0, at_most=1, only=_REFLECTING
+    )
+    seed: int = flag(0, "random seed.")
     device: str = flag("auto", "auto (a GPU if there is one), cpu, cuda, cuda:1, ...")
     max_tokens_per_batch: int = flag(
-        4096, "tokens computed together at most. Changes speed and memory only.", at_least=1
+        4096, "tokens in one forward pass at most; affects only speed and memory.", at_least=1
     )
     kept_tokens: int = flag(
-        4096, "with --disable_dropout: tokens of play that are kept for the update's gradients.", at_least=0
+        4096, "with --disable_dropout: tokens of play whose activations the update reuses.", at_least=0
     )
-    reflect_max_new_tokens: int = flag(100, "tokens of a reflection at most.", at_least=1, only=_REFLECTING)
+    reflect_max_new_tokens: int = flag(100, "longest reflection, in tokens.", at_least=1, only=_REFLECTING)
     reflect_temperature: float | None = flag(
-        None, "of sampling reflections; default --temperature.", above=0, only=_REFLECTING
+        None, "sampling temperature of reflections; default that of --temperature.", above=0, only=_REFLECTING
     )
     target_modules: str = flag(
-        "auto", "modules that get adapters, by commas; auto: peft's own choice; all-linear: all."
+        "auto", "modules that get adapters, separated by commas; auto: peft's default; or all-linear."
     )
     pointing_head: bool = flag(
         False,
-        "point at a command on offer instead of writing its label. A checkpoint with such a head keeps it.",
+        "use a pointer head, which selects an offered command instead of writing its label. A checkpoint with such a head keeps it.",
     )
 
 

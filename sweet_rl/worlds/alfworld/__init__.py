@@ -36,17 +36,19 @@ STAGES: Final[Mapping[str, StageEntry]] = {
 
 @group("Options of ALFWorld")
 class AlfworldOptions(Options):
-    shuffle_action: bool = flag(False, "labels of commands are drawn again for every step.")
+    shuffle_action: bool = flag(False, "draw new labels for the commands at every step.")
 
 
-@group("Options of ALFWorld where an agent learns in it")
+@group("Options of ALFWorld for training")
 class AlfworldLearning(AlfworldOptions):
-    disable_alfworld: bool = flag(True, "of no effect: the planner is asked when it is needed.", shown="all")
+    disable_alfworld: bool = flag(
+        True, "has no effect: the planner is called when it is needed.", shown="all"
+    )
 
 
 @group("The games")
 class AlfworldMeasured(Settings):
-    shuffle_action: bool = flag(False, "labels mean other commands at each step.")
+    shuffle_action: bool = flag(False, "draw new labels for the commands at every step.")
 
 
 def levels(options: Options, request: LevelRequest) -> Sequence[Level]:

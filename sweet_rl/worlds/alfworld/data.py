@@ -36,11 +36,11 @@ from sweet_rl.worlds.options import LevelRequest
 from sweet_rl.worlds.text_games import ACTION_HEAD
 
 
-@group("The flags of this stage")
+@group("This stage")
 class AlfworldReflectionFlags(Tasks, RecordingFlags):
     seek: bool = flag(
         False,
-        "player and embedded teacher look for what they have not seen yet, place by place, as an agent has to; else they go straight to it (published).",
+        "let player and embedded teacher search for objects they have not seen yet, place by place, as an agent must; otherwise they go straight to them (published).",
     )
 
 
@@ -53,16 +53,16 @@ class AlfworldReflectionFlags(Tasks, RecordingFlags):
         "seed": 5,
     },
     helps={
-        "tasks": "games: alfworld:train and the like (embedded), or alfworld-data:train (of $ALFWORLD_DATA); default the published family, tomatoes into microwaves, of the one or else of the other.",
-        "random_share": "how often the player takes any action, 0 to 1; else the planner's next.",
-        "teacher": "embedded (a planner with sentences of its own; needs no model), or openai: a model behind any OpenAI-compatible server.",
+        "tasks": "games: alfworld:train and the like (embedded), or alfworld-data:train (in $ALFWORLD_DATA); default: the published family (tomatoes into microwaves) from $ALFWORLD_DATA if it is set, else embedded.",
+        "random_share": "probability that the player takes a random action, 0 to 1; otherwise it takes the planner's next one.",
+        "teacher": "embedded (a planner with template sentences; needs no model), or openai: a model behind any OpenAI-compatible server.",
     },
 )
 def alfworld_reflection(flags: AlfworldReflectionFlags, teacher_flags: TeacherFlags, /) -> None:
     """Play household games and let a teacher reflect on every state.
 
-    The published stage runs until it is stopped; this one ends with so many records. The same command resumes
-    where it stopped, and the records depend on the seed alone.
+    The published stage runs until it is stopped; this one ends after --num_records. The same command resumes an
+    interrupted run, and the records depend only on the seed.
     """
     from sweet_rl.reflect_data.jobs import record
     from sweet_rl.worlds.alfworld.engine import Household
@@ -83,10 +83,11 @@ def alfworld_reflection(flags: AlfworldReflectionFlags, teacher_flags: TeacherFl
         record(play, request, teacher_flags, flags, Path(flags.output), own)
 
 
-@group("The flags of this stage")
+@group("This stage")
 class AlfworldGenSftFlags(TextFlags, Label, Compatible):
     containing: str = flag(
-        "pick_and_place_simple-Tomato-None-Microwave", 'what a record\'s problem must contain; "" for all.'
+        "pick_and_place_simple-Tomato-None-Microwave",
+        'use only records whose problem contains this; "" for all.',
     )
 
 
@@ -95,9 +96,9 @@ class AlfworldGenSftFlags(TextFlags, Label, Compatible):
     "task_file",
     defaults={"output": "", "task_file": "data/alfworld/data_reflection.json"},
     helps={
-        "output": "folder of the texts; default that of task_file.",
-        "task_file": "records, as alfworld_reflection writes them.",
-        "label": "what a policy is trained to do: taken, the action that the mostly random player took (published), or best, the planner's.",
+        "output": "folder for the texts; default the folder of --task_file.",
+        "task_file": "records of reflect alfworld_reflection.",
+        "label": "action that the policy learns: taken (by the mostly random player, as published), or best (the planner's).",
         "compat": "fixed, or published: the second file is sft_reflectioner.jsonl.",
     },
 )

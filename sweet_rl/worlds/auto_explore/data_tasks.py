@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from sweet_rl.reflect_data.teachers import Teacher
 
 
-@group("The flags of this stage")
+@group("This stage")
 class MakeRepositoriesFlags(OutputDir, Seeded, Overwriting):
-    num: int = flag(40, "how many repositories.", at_least=1)
+    num: int = flag(40, "number of repositories.", at_least=1)
     hops: int = flag(
         1,
-        "how hard they are: 1: names of folders and files lead to an answer; 2: a file says who keeps a thing, and where (topic, then owner, then file).",
+        "difficulty: with 1, names of folders and files lead to the answer; with 2, a file says who keeps a thing, and where (topic, then owner, then file).",
         at_least=1,
         at_most=2,
     )
@@ -49,15 +49,18 @@ class MakeRepositoriesFlags(OutputDir, Seeded, Overwriting):
 @recorded("reflect make_repositories")
 @stage(
     defaults={"output_dir": "data/auto_explore"},
-    helps={"output_dir": "the folder to write to.", "seed": "another one makes other repositories."},
+    helps={
+        "output_dir": "output folder.",
+        "seed": "random seed; a different seed makes different repositories.",
+    },
 )
 def make_repositories(flags: MakeRepositoriesFlags, /) -> None:
-    """Write small made repositories to explore, and task records that ask about their files.
+    """Write small generated repositories, and task records that ask about their files.
 
-    Of four kinds: libraries, services, analyses of data, installations; each a dozen files at depths
-    0 to 2, with about 20 questions that exactly one file answers. In the folder appear repos/, which
-    filter_repo and gen_task take as any other, and made_tasks.json, which filter_task takes, so that nothing
-    needs a download or a model. The same seed writes the same bytes.
+    There are four kinds: libraries, services, analyses of data, installations. Each repository has a dozen
+    files at depths 0 to 2, and about 20 questions that exactly one file answers. The folder gets repos/, an
+    input for filter_repo and gen_task, and made_tasks.json, an input for filter_task, so no download and no
+    model is needed. The same seed writes the same bytes.
     """
     write = import_module("sweet_rl.mini.repositories").write_repositories
     tasks = write(
@@ -69,7 +72,7 @@ def make_repositories(flags: MakeRepositoriesFlags, /) -> None:
     )
 
 
-@group("The flags of this stage")
+@group("This stage")
 class FilterRepoFlags(Repositories, Output, Overwriting, Compatible):
     pass
 
@@ -79,16 +82,16 @@ class FilterRepoFlags(Repositories, Output, Overwriting, Compatible):
     "repo_dir",
     defaults={"repo_dir": REQUIRED, "output": "data/auto_explore/repos_filtered"},
     helps={
-        "repo_dir": "a folder whose sub-folders are repositories.",
-        "output": "where the copies go.",
-        "compat": 'fixed, or published: the rules by which "ci" anywhere in a name drops it (pricing.py, social/).',
+        "repo_dir": "folder whose subfolders are repositories.",
+        "output": "folder for the copies.",
+        "compat": 'fixed, or published: the published rules, which drop any name that contains "ci" (pricing.py, social/).',
     },
 )
 def filter_repo(flags: FilterRepoFlags, /) -> None:
-    """Copy what may be shown of every repository in a folder.
+    """Copy the part of every repository in a folder that may be shown.
 
-    Left out are hidden entries, licences, tests and examples, names that are not ASCII, and files that are no
-    readable text with a known suffix. Links are never followed. Loose files in the folder stay behind.
+    Hidden entries, licences, tests and examples, names that are not ASCII, and files other than readable text
+    with a known suffix are left out. Links are never followed. Files beside the repositories are not copied.
     """
     source, target = Path(flags.repo_dir), Path(flags.output)
     if not source.is_dir():
@@ -164,7 +167,7 @@ MAX_TOKENS: Final = 2000  # what a teacher is shown of a file
 MAX_BYTES: Final = 1 << 22  # what is read of a file; questions are about a part of it anyway
 
 
-@group("The flags of this stage")
+@group("This stage")
 class GenTaskFlags(Repositories, Output, Seeded, Overwriting, Compatible, Quiet):
     pass
 
@@ -175,16 +178,16 @@ class GenTaskFlags(Repositories, Output, Seeded, Overwriting, Compatible, Quiet)
     helps={
         "repo_dir": "the filtered repositories.",
         "output": "folder of the task files, one for each repository and data.json with all.",
-        "compat": "fixed, or published: files with replacement, patterns that see the whole path, every second line of a file's text empty.",
-        "teacher": "embedded (plain patterns in the files; needs no model), or openai: a model behind any OpenAI-compatible server.",
+        "compat": "fixed, or published: files are drawn with replacement, patterns match the whole path, and every second line of a file's text is empty.",
+        "teacher": "embedded (simple patterns in the files; needs no model), or openai: a model behind any OpenAI-compatible server.",
     },
 )
 def gen_task(flags: GenTaskFlags, teacher_flags: TeacherFlags, /) -> None:
     """Let a teacher ask questions about files of every repository, with answers.
 
-    Of each repository up to 100 files are drawn, none deeper than two folders. The same command resumes where
-    it stopped, and asks again where a reply could not be read. Without the default --repo_dir (published as an
-    archive to download) eleven made repositories are written there first.
+    Up to 100 files of each repository are drawn, none deeper than two folders. The same command resumes an
+    interrupted run, and asks again if a reply could not be read. If the default --repo_dir (published as an
+    archive to download) does not exist, eleven generated repositories are written there first.
     """
     from sweet_rl.reflect_data.jobs import JobFile, beside, say_failures, teach_all
 

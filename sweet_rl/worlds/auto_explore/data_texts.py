@@ -123,9 +123,9 @@ class ExploreTalk:
         return reply
 
 
-@group("The flags of this stage")
+@group("This stage")
 class ReflectionNegativeFlags(TaskFile, Repositories, Output, Markov, Seeded, Overwriting, Compatible, Quiet):
-    negatives: bool = flag(True, "make the wrong ways as well.")
+    negatives: bool = flag(True, "also make trajectories that open a wrong file first.")
 
 
 @recorded("reflect reflection_negative", reads=("task_file", "repo_dir"), prices=True, resumes=True)
@@ -134,16 +134,16 @@ class ReflectionNegativeFlags(TaskFile, Repositories, Output, Markov, Seeded, Ov
     defaults={"output": "", "task_file": "data/auto_explore/tasks_filtered/data.json"},
     helps={
         "task_file": "the filtered tasks.",
-        "output": "the file to write; default data_reflection_negative.json beside task_file.",
-        "compat": "fixed, or published: reflections and commands are paired by their place even where a reply could not be read, quoted names stay quoted, and both wrong ways may open the same file.",
+        "output": "output file; default data_reflection_negative.json beside --task_file.",
+        "compat": "fixed, or published: reflections and commands are paired by position even if a reply could not be parsed, quoted names stay quoted, and both wrong paths may open the same file.",
     },
 )
 def reflection_negative(flags: ReflectionNegativeFlags, teacher_flags: TeacherFlags, /) -> None:
-    """Let a teacher do the tasks aloud, and find back from wrong files.
+    """Let a teacher do the tasks while explaining each step, also after opening wrong files.
 
-    Each task gets one trajectory of the right way and, for each file on its path, two that open another file
-    there first. Where the output exists, what is missing in it is added (another teacher adds its own right
-    ways). The same command resumes where it stopped.
+    Each task gets one trajectory of the right path and, for each file on it, two that open another file there
+    first. If the output exists, only what is missing is added (another teacher adds its own right paths). The
+    same command resumes an interrupted run.
     """
     from sweet_rl.reflect_data.jobs import JobFile, beside, say_failures, teach_all
 
@@ -294,7 +294,7 @@ async def teach(
     return Done(found, tuple(failures))
 
 
-@group("The flags of this stage")
+@group("This stage")
 class GenSftFlags(TextFlags, Repositories, Compatible, Quiet):
     pass
 
@@ -304,16 +304,17 @@ class GenSftFlags(TextFlags, Repositories, Compatible, Quiet):
     "task_file",
     defaults={"output": ""},
     helps={
-        "output": "folder of the texts; default that of task_file.",
+        "output": "folder for the texts; default the folder of --task_file.",
         "task_file": "tasks with trajectories, usually train.json.",
-        "compat": "fixed, or published: texts of its game, which has other quotes around odd names.",
+        "compat": "fixed, or published: texts of the published game, which quotes unusual names differently.",
     },
 )
 def gen_sft(flags: GenSftFlags, /) -> None:
     """Replay the trajectories of tasks and write training texts beside their file.
 
-    sft.jsonl is for a policy alone, sft_reflection.jsonl for the reflection model, sft_policy.jsonl for a
-    policy that reads reflections; the last two also without wrong ways, as *_positive.jsonl.
+    sft.jsonl is for a policy without reflections, sft_reflection.jsonl for the reflection model,
+    sft_policy.jsonl for a policy that reads reflections; the last two are also written without wrong paths,
+    as *_positive.jsonl.
     """
     from sweet_rl.cli.progress import Bar
 
@@ -377,7 +378,7 @@ def _replay(
     return replayed
 
 
-@group("The flags of this stage")
+@group("This stage")
 class AutoExploreGptFlags(
     TaskFile, Repositories, Levels, Markov, Output, MaxFailed, Seeded, Overwriting, Compatible, Quiet
 ):
@@ -392,19 +393,19 @@ class AutoExploreGptFlags(
         "output": "results/auto_explore_gpt.json",
     },
     helps={
-        "output": "the file of results; beside it is a journal of the episodes.",
-        "compat": "fixed, or published: its targets, levels and costs, and an episode that fails is one that is not won.",
-        "teacher": "embedded (no model: a scripted player that sees what a model sees, and knows whether a file that it opened is right), or openai: a model behind an OpenAI-compatible server.",
+        "output": "file for the results; a journal of the episodes is written beside it.",
+        "compat": "fixed, or published: the published targets, levels and costs; an episode that could not be played counts as lost.",
+        "teacher": "embedded (no model: a scripted player that sees what a model sees, and also knows whether a file it opened is right), or openai: a model behind an OpenAI-compatible server.",
     },
 )
 def auto_explore_gpt(flags: AutoExploreGptFlags, teacher_flags: TeacherFlags, /) -> None:
-    """Let a model do tasks of AutoExplore, and print its success on every level.
+    """Let a model do AutoExplore tasks, and print its success on every level.
 
-    A model is named by --teacher openai --base_url URL --model NAME. Without these flags none is measured:
-    the embedded player is, and the result says so.
+    Name the model with --teacher openai --base_url URL --model NAME. Without these flags, the embedded player
+    is evaluated instead, and the result says so.
 
-    An episode that fails because a service is missing is in no number; the same command plays it again, and resumes
-    where it stopped.
+    An episode that fails because a service could not be used counts in no number. The same command plays it
+    again and resumes an interrupted run.
     """
     from sweet_rl.records import task_from_row
     from sweet_rl.reflect_data.jobs import JobFile, beside, judge_episodes, teach_all

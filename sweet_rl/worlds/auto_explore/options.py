@@ -28,7 +28,7 @@ STAGES: Final[Mapping[str, StageEntry]] = {
             "tasks_filtered/data.json",
         ),
         (
-            *("data_texts", "reflection_negative", "let a teacher do tasks aloud, also from wrong files."),
+            *("data_texts", "reflection_negative", "let a teacher do tasks and explain its steps."),
             "data_reflection_negative.json",
         ),
         (
@@ -36,7 +36,11 @@ STAGES: Final[Mapping[str, StageEntry]] = {
             *("train.json", "validate.json", "test.json"),
         ),
         ("data_texts", "gen_sft", "write training texts from trajectories.", "sft*.jsonl"),
-        ("data_texts", "auto_explore_gpt", "measure a model as it is, in the talk of the data generation."),
+        (
+            "data_texts",
+            "auto_explore_gpt",
+            "evaluate an untrained model in the dialogues of data generation.",
+        ),
     )
 }
 """What is typed behind `sweet-rl`, in the order in which data are made."""
@@ -44,39 +48,39 @@ STAGES: Final[Mapping[str, StageEntry]] = {
 
 @group("Inputs and outputs")
 class Repositories(Settings):
-    repo_dir: str = flag("data/auto_explore/repos_filtered", "the repositories that they are about.")
+    repo_dir: str = flag("data/auto_explore/repos_filtered", "the repositories that the tasks are about.")
 
 
 @group("The levels")
 class Levels(Settings):
-    depth_curriculum: bool = flag(False, "levels by the depth of the files; else there is one.")
-    merge_first_two: bool = flag(False, "the two shallowest levels are one.", shown="all")
-    merge_after_first_k: int = flag(3, "so many levels stay, the rest are one.", at_least=0, shown="all")
+    depth_curriculum: bool = flag(False, "levels by the depth of the files; otherwise one level.")
+    merge_first_two: bool = flag(False, "merge the two shallowest levels.", shown="all")
+    merge_after_first_k: int = flag(3, "levels to keep; the deeper ones are merged.", at_least=0, shown="all")
 
 
 @group("Options of AutoExplore")
 class ExploreOptions(Options):
     place: str | None = flag(
-        None, "the folder of repositories; default: embedded ones.", aliases=("game_place",)
+        None, "folder of repositories; default: the embedded ones.", aliases=("game_place",)
     )
     leaveout_prob: float = flag(
         0.0,
-        "with which probability each file or folder that leads to no answer is left out.",
+        "probability of hiding each file or folder that does not lead to an answer.",
         at_least=0,
         at_most=1,
     )
-    shuffle_action: bool = flag(False, "labels of commands are drawn again for every step.")
+    shuffle_action: bool = flag(False, "draw new labels for the commands at every step.")
 
 
-@group("Options of AutoExplore where an agent learns in it")
+@group("Options of AutoExplore for training")
 class ExploreLearning(ExploreOptions, Levels):
     place: str | None = flag(
         "data/auto_explore/repos_filtered/",
-        "the repositories that tasks of a file are about.",
+        "folder of the repositories, for tasks from a file.",
         aliases=("repo_dir",),
     )
     leaveout_prob: float = flag(
-        0.5, "files that are no answers are left out with this probability.", at_least=0, at_most=1
+        0.5, "probability of hiding a file that is not an answer.", at_least=0, at_most=1
     )
-    easy: bool = flag(False, "ask for a file by its name.")
+    easy: bool = flag(False, "name the wanted file in the question.")
     first_step: bool = no_flag(False)

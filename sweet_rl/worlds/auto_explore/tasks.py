@@ -165,7 +165,7 @@ def levels_of(
     return [*first, *([list(chain(*rest))] if rest else [])]
 
 
-@group("The flags of this stage")
+@group("This stage")
 class FilterTaskFlags(TaskFile, Repositories, Output, Overwriting, Compatible):
     pass
 
@@ -175,12 +175,12 @@ class FilterTaskFlags(TaskFile, Repositories, Output, Overwriting, Compatible):
     "task_file",
     defaults={"output": "data/auto_explore/tasks_filtered/data.json"},
     helps={
-        "task_file": "a file of tasks, or a folder of them (beside others, data.json counts only for a repository called data).",
-        "compat": "fixed, or published: a task with a blank in its file's name is dropped.",
+        "task_file": "task file, or a folder of task files (among other files, data.json is read only if a repository is called data).",
+        "compat": "fixed, or published: tasks whose file name contains a space are dropped.",
     },
 )
 def filter_task(flags: FilterTaskFlags, /) -> None:
-    """Drop tasks that cannot be asked or played, and join duplicates."""
+    """Drop tasks that cannot be asked or played, and merge duplicates."""
     from sweet_rl.runs import new_file
 
     new_file(flags.output, "output", overwrite=flags.overwrite)
@@ -285,10 +285,10 @@ def played_path(commands: Iterable[Any], *, compat: Compat = "fixed") -> list[st
 SHARES: Final[dict[str, int]] = {"train": 7, "validate": 2, "test": 1}  # file name to share, in tenths
 
 
-@group("The flags of this stage")
+@group("This stage")
 class SplitDataFlags(TaskFile, Seeded, Overwriting, Compatible):
     by_repo: bool = flag(
-        False, "all tasks of a repository go to one part, so that tests are on repositories never seen."
+        False, "keep a repository's tasks in one part, so that test repositories are unseen."
     )
 
 
@@ -296,8 +296,8 @@ class SplitDataFlags(TaskFile, Seeded, Overwriting, Compatible):
 @stage(
     "task_file",
     helps={
-        "task_file": "tasks, as reflection_negative writes them. Those without a question are left out.",
-        "compat": "fixed, or published: each task by a draw of its own, so that the shares hold only about.",
+        "task_file": "tasks of reflect reflection_negative. Those without a question are skipped.",
+        "compat": "fixed, or published: each task is assigned at random, so the shares are only approximate.",
     },
 )
 def split_data(flags: SplitDataFlags, /) -> None:

@@ -37,20 +37,20 @@ STAGES: Final[Mapping[str, StageEntry]] = {
 
 @group("Options of DangerousTaxi")
 class TaxiOptions(Options):
-    with_prompt: bool = flag(False, "the rules are in every observation.")
-    with_history: bool = flag(False, "every state so far is in every observation.")
+    with_prompt: bool = flag(False, "put the rules into every observation.")
+    with_history: bool = flag(False, "put all states so far into every observation.")
 
 
-@group("Options of DangerousTaxi where an agent learns in it")
+@group("Options of DangerousTaxi for training")
 class TaxiLearning(TaxiOptions):
     taxi_curriculum: bool = flag(
-        False, "learn to pick up, then to drop off, then both; without it no taxi episode succeeds."
+        False, "learn to pick up, then to drop off, then both; without it, no taxi episode succeeds."
     )
 
 
 @group("The games")
 class TaxiMeasured(Settings):
-    extra: Literal["pickup", "dropoff", "full", "none"] = flag("pickup", "what is to be done.")
+    extra: Literal["pickup", "dropoff", "full", "none"] = flag("pickup", "part of the ride to play.")
 
 
 def levels(options: Options, request: LevelRequest) -> Sequence[Level]:

@@ -44,26 +44,26 @@ from sweet_rl.worlds.dangerous_taxi.game import (
 from sweet_rl.worlds.text_games import ACTION_HEAD
 
 
-@group("The flags of this stage")
+@group("This stage")
 class TaxiReflectionFlags(RecordingFlags, Rules, Compatible):
-    split: Literal["train", "test", "any"] = flag("train", "begin in start states of train, test, or any.")
+    split: Literal["train", "test", "any"] = flag("train", "start states: those of train, of test, or any.")
 
 
 @recorded("reflect taxi_reflection", prices=True, resumes=True)
 @teacher_stage(
     defaults={"output": "", "num_records": 2000, "max_turns": 20},
     helps={
-        "output": "the file to write; default data/taxi/data_reflection.json (data_reflection_oracle.json where nothing is random, data.json without reflections).",
-        "random_share": "how often the driver takes any action, 0 to 1; else the best one.",
-        "with_prompt": "put the rules into every recorded state, as the published stage does. A model gets the rules anyway.",
-        "compat": "fixed, or published: an action without effect does not end a game here, and a model reads that the game is over where the best action is to move south.",
+        "output": "output file; default data/taxi/data_reflection.json (data_reflection_oracle.json with --random_share 0, data.json without reflections).",
+        "random_share": "probability that the driver takes a random action, 0 to 1; otherwise it takes the best one.",
+        "with_prompt": "put the rules into every recorded state, as the published stage does. The teacher gets the rules in any case.",
+        "compat": "fixed, or published: an action without effect does not end the game in this stage, and where the best action is to move south, the model is told that the game is over.",
     },
 )
 def taxi_reflection(flags: TaxiReflectionFlags, teacher_flags: TeacherFlags, /) -> None:
     """Play games of the taxi and let a teacher reflect on every state.
 
-    The published stage runs until it is stopped; this one ends with so many records. The same command resumes
-    where it stopped, and the records depend on the seed alone.
+    The published stage runs until it is stopped; this one ends after --num_records. The same command resumes an
+    interrupted run, and the records depend only on the seed.
     """
     from sweet_rl.reflect_data.jobs import record
 
@@ -80,7 +80,7 @@ def taxi_reflection(flags: TaxiReflectionFlags, teacher_flags: TeacherFlags, /) 
     record(play, taxi_request(), teacher_flags, flags, target, own | {"split": flags.split})
 
 
-@group("The flags of this stage")
+@group("This stage")
 class TaxiGenSftFlags(TextFlags, Label, Rules, Compatible):
     pass
 
@@ -90,18 +90,18 @@ class TaxiGenSftFlags(TextFlags, Label, Rules, Compatible):
     "task_file",
     defaults={"output": "", "task_file": "data/taxi/data_reflection.json"},
     helps={
-        "output": "folder of the texts; default that of task_file.",
-        "task_file": "records, as taxi_reflection writes them.",
-        "label": "what a policy is trained to do: taken, the action that the mostly random driver took (published), or best, the oracle's.",
-        "with_prompt": "leave the rules in states that have them, for games that are played with --with_prompt.",
-        "compat": "fixed, or published (the texts, byte for byte).",
+        "output": "folder for the texts; default the folder of --task_file.",
+        "task_file": "records of reflect taxi_reflection.",
+        "label": "action that the policy learns: taken (by the mostly random driver, as published), or best (the oracle's).",
+        "with_prompt": "keep the rules in states that contain them, for games played with --with_prompt.",
+        "compat": "fixed, or published (the published texts, byte for byte).",
     },
 )
 def taxi_gen_sft(flags: TaxiGenSftFlags, /) -> None:
     """Write sft.jsonl, sft_reflection.jsonl and sft_policy.jsonl from records.
 
-    The texts are exactly what games and evaluation show. The published ones are not (--compat published): they lack the
-    game instruction and the actions done before, and have other line breaks.
+    The texts are exactly those shown in games and evaluation. The published ones (--compat published) are
+    not: they lack the game instruction and the previous actions, and have different line breaks.
     """
     records = read_list(Path(flags.task_file), STAGES)
     texts = taxi_texts(records, label=flags.label, keep_rules=flags.with_prompt, compat=flags.compat)

@@ -65,7 +65,7 @@ def open_detective(path: str | Path | None = None, *, workers: int | None = None
 @group("Options of Detective")
 class DetectiveOptions(Options):
     place: str | None = flag(
-        None, "the game file; default: what SWEET_RL_DETECTIVE names.", aliases=("game_place",)
+        None, "game file; default: the one that SWEET_RL_DETECTIVE names.", aliases=("game_place",)
     )
 
 

@@ -35,8 +35,8 @@ class PageFlags(RenderFlags, Continuing, Quiet):
 
 @group("Which rows")
 class WebSightFlags(OutputPath, Source, PageFlags):
-    num_rows: int = flag(20_000, "rows of the source that are looked at, from the first on.", at_least=1)
-    num_train: int = flag(10_000, "how many of them, from the first on, are for training.", at_least=0)
+    num_rows: int = flag(20_000, "rows of the source to read, from the first on.", at_least=1)
+    num_train: int = flag(10_000, "rows among them for training, from the first on.", at_least=0)
     validate: bool = flag(False, "render each page and drop those that do not render.")
 
     def check_together(self) -> None:
@@ -53,19 +53,20 @@ class WebSightFlags(OutputPath, Source, PageFlags):
     "source",
     defaults={"source": "HuggingFaceM4/WebSight", "render_cache": "none"},
     helps={
-        "output_path": "the folder that gets train.jsonl, test.jsonl and report.jsonl.",
+        "output_path": "folder for train.jsonl, test.jsonl and report.jsonl.",
         "source": "a data set on the hub (needs the package datasets), a .parquet or .jsonl file, or a folder of such files, with the columns llm_generated_idea and text.",
-        "to_continue": "finish the run that output_path holds; of its pages only those that timed out are rendered again.",
-        "overwrite": "forget what output_path holds.",
+        "to_continue": "resume the run in --output_path; pages that timed out are rendered again.",
+        "overwrite": "discard what --output_path holds.",
     },
 )
 def prepare_websight(flags: WebSightFlags, /) -> None:
-    """Make frontend tasks of WebSight v0.2, as ColBench's were made: train.jsonl and test.jsonl.
+    """Make frontend tasks from WebSight v0.2, in the way ColBench's were made: train.jsonl and test.jsonl.
 
-    The idea that a page was written from becomes the request, the page (its picture addresses normalised)
-    the hidden one. Of the first num_rows rows the first num_train are train, the rest is test; a row
-    keeps its side whatever else is dropped. Rows without an idea or a page are dropped, with --validate
-    also those whose page does not render; report.jsonl names each and says why.
+    The idea from which a page was written becomes the request, and the page (with normalised picture
+    addresses) the hidden solution. Of the first num_rows rows, the first num_train are for training and the
+    rest for testing; dropping rows never moves another row to the other split. Rows without an idea or a page
+    are dropped, and with --validate also those whose page cannot be rendered; report.jsonl names each one and
+    the reason.
 
     The smallest run: sweet-rl prepare_websight websight_tasks
     Without network: sweet-rl prepare_websight websight_tasks --source path/to/parquet_files
@@ -114,18 +115,18 @@ class FilterFlags(SavedPath, TempPath, PageFlags):
     defaults={"render_cache": "none"},
     helps={
         "saved_path": "the .jsonl file of frontend tasks: rows with problem_description and ground_truth (the page).",
-        "temp_path": "folder that gets the picture of each page that renders, as PAGE.png where PAGE is the page's name in the report; default: no pictures are kept.",
-        "to_continue": "finish the run that filtered_path's report holds; of its pages only those that timed out are rendered again.",
-        "overwrite": "forget the report and replace filtered_path.",
+        "temp_path": "folder for the picture of each rendered page, as PAGE.png, where PAGE is the page's name in the report; default: pictures are not kept.",
+        "to_continue": "resume the run whose report lies beside --filtered_path; pages that timed out are rendered again.",
+        "overwrite": "discard the report and replace --filtered_path.",
     },
 )
 def filter_websites(flags: FilterFlags, /) -> None:
-    """Keep the rows of a task file that have a request and a page that a real browser can show.
+    """Keep the rows of a task file that have a request and a page that a real browser can render.
 
-    Rows are kept as they are, in their order. Beside filtered_path a report (NAME.report.jsonl) says of
-    each row whether it was kept, and why not: no ground_truth, no problem_description, timeout, crash,
-    too_large, empty, navigation. Pages that time out are tried again, one at a time, before they are
-    dropped. A run that was stopped is finished by the same command with --to_continue.
+    Kept rows are unchanged and in the same order. A report beside filtered_path (NAME.report.jsonl) says for
+    each row whether it was kept, and if not, why: no ground_truth, no problem_description, timeout, crash,
+    too_large, empty, navigation. Pages that time out are tried again, one at a time, before they are dropped.
+    The same command with --to_continue resumes an interrupted run.
 
     The smallest run: sweet-rl filter_websites tasks.jsonl kept.jsonl
     """
@@ -187,16 +188,14 @@ class JudgeFlags(
 ):
     """Who judges what."""
 
-    run_a: str = flag(REQUIRED, "trajectory file whose win rate is wanted.")
-    run_b: str = flag(REQUIRED, "trajectory file that it is compared with.")
+    run_a: str = flag(REQUIRED, "trajectory file whose win rate is computed.")
+    run_b: str = flag(REQUIRED, "trajectory file to compare it with.")
     judge: str = flag(
         "auto",
-        "the server's name for a vision model; auto is the first model that it offers; metrics asks no server.",
+        "name of a vision model on the server; auto: the server's first model; metrics: no model, compare stored grades.",
     )
     prompt_path: str | None = flag(
-        None,
-        "the judge's instructions before it sees the pictures; default the packaged judge_html_prompt.txt.",
-        shown="all",
+        None, "file with the judge's instructions; default the packaged judge_html_prompt.txt.", shown="all"
     )
 
 
@@ -213,13 +212,13 @@ class JudgeFlags(
         "batch_size": 16,
     },
     helps={
-        "output_path": "the .jsonl journal of verdicts; default run_a with .vs.NAME_OF_B.jsonl in place of .jsonl.",
-        "report_path": "JSON file for the numbers; default run_a with .vs.NAME_OF_B.report.json in place of .jsonl.",
-        "metric": "which grade decides.",
-        "margin": "a difference up to this is a tie.",
-        "max_tokens": "of the judge's reply.",
-        "batch_size": "pages in work at once.",
-        "overwrite": "throw away the verdicts that the journal holds, and replace a report of other runs.",
+        "output_path": ".jsonl journal of verdicts; default: the path of --run_a with .vs.NAME_OF_B.jsonl in place of .jsonl.",
+        "report_path": "JSON file for the report; default: the path of --run_a with .vs.NAME_OF_B.report.json in place of .jsonl.",
+        "metric": "metric that decides.",
+        "margin": "largest difference of two grades that counts as a tie.",
+        "max_tokens": "longest reply of the judge, in tokens.",
+        "batch_size": "pages judged at once.",
+        "overwrite": "discard the verdicts in the journal, and replace a report of other runs.",
     },
     narrow={
         "margin": {"at_most": 1},
@@ -231,12 +230,14 @@ class JudgeFlags(
 def judge_html(flags: JudgeFlags, /) -> None:
     """Compare two runs over the same tasks page by page, and print the win rate of the first.
 
-    Rows are paired by task_id and sample_index. A vision model is shown the target and both pictures, twice,
-    in both orders; where the two verdicts differ, the page is a tie. Equal pictures are a tie and a picture
-    wins against none without asking. A tie is half a win; the 95 % interval is Wilson's, over tasks.
+    Rows are paired by task_id and sample_index. A vision model sees the target and both pictures twice, once
+    in each order; if the two verdicts differ, the pair is a tie. Equal pictures are a tie and a picture wins
+    against a missing one, without asking the model. A tie counts as half a win; the 95 % interval is
+    Wilson's, over tasks.
 
     Every verdict is appended to a journal, so that the same command resumes where it stopped.
-    With --judge metrics nothing is asked or rendered: the higher grade of sweet-rl evaluate_html wins.
+    With --judge metrics no model is asked and nothing is rendered: the higher grade of sweet-rl evaluate_html
+    wins.
     """
     from sweet_rl.grading.pages import need_page_metrics
 

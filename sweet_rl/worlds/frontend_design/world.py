@@ -151,7 +151,7 @@ def _of_rendering(error: RenderFailed, where: str = "") -> Failure:
 class DesignOptions(DialogueOptions, RenderFlags, TempPath):
     image_url: Literal["png", "jpeg", "vllm"] = flag(
         "png",
-        "how pictures are written into requests: png (right), vllm or jpeg (as published, for vLLM and for OpenAI).",
+        "media type of pictures in requests: png (correct), vllm or jpeg (as published, for vLLM and for OpenAI).",
         only=Only("human", ("server",), "a human behind a server (--hostname, --port or --env_base_url)"),
     )
     renderer: Renderer | None = no_flag(None)
@@ -227,11 +227,11 @@ class FrontendDesign(Dialogue):
     )
     stages: ClassVar = {
         "prepare_websight": StageEntry(
-            f"{_STAGES}:prepare_websight", "Make frontend tasks of WebSight, from the hub or from files."
+            f"{_STAGES}:prepare_websight", "Make frontend tasks from WebSight, from the hub or from files."
         ),
         "filter_websites": StageEntry(
             f"{_STAGES}:filter_websites",
-            "Keep the frontend tasks whose page renders; say why the others do not.",
+            "Keep the frontend tasks whose page renders, and report why the others do not.",
         ),
         "judge_html": StageEntry(
             f"{_STAGES}:judge_html", "Compare two runs of Frontend Design page by page; print the win rate."

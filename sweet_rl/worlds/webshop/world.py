@@ -218,10 +218,10 @@ def webshop_tasks(
     return rows
 
 
-@group("Options of WebShop; as many sessions as are learned from are measured on, from `webshop_upper` on")
+@group("Options of WebShop; evaluation takes as many sessions as training, from `webshop_upper` on")
 class WebShopOptions(Options):
     place: str | None = flag(
-        None, "the address of a shop's server; default: the embedded shop.", aliases=("game_place",)
+        None, "address of a shop's server; default: the embedded shop.", aliases=("game_place",)
     )
     webshop_lower: int = no_flag(2000)
     webshop_upper: int = no_flag(2100)
