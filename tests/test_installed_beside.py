@@ -115,7 +115,10 @@ def test_its_options_are_flags(beside):
     simulate = load("simulate_interactions")
     for world in ("number_guessing", "guessing.world:WORLD"):
         text = help_text("simulate_interactions", simulate, whole=False, arguments=["--world", world])
-        assert "Options of number guessing:\n  --hints   (default True; --nohints switches it off)\n        be told higher" in text
+        assert (
+            "Options of number guessing:\n  --hints   (default True; --nohints switches it off)\n        be told higher"
+            in text
+        )
     assert "--hints" not in help_text("simulate_interactions", simulate, whole=True, arguments=[])
     refused = called("play", "lantern", "--hints=no").stderr
     assert "--hints belongs to the world number_guessing, and this is" in refused

@@ -122,10 +122,7 @@ def test_help_is_grouped_short_or_whole_and_silent_about_what_does_nothing():
     for text in (
         "A day in a place:\n  --place STR   (required)\n        where.",
         "How it is outside:\n  --warmth FLOAT   (default 20.0; at least -50 and below 60)\n        in the shade.",
-        *(
-            "--sky blue|grey   (default blue)",
-            "1 more flag, whose defaults suit most uses: --help-all.",
-        ),
+        *("--sky blue|grey   (default blue)", "1 more flag, whose defaults suit most uses: --help-all."),
     ):
         assert text in short
     assert "wind" not in short
