@@ -1,4 +1,7 @@
-"""Arrange a meeting with a colleague whose wishes are hidden: ask what matters for this kind of meeting, then invite."""
+"""Arrange a meeting with a colleague whose wishes are hidden: ask what matters for this kind of meeting, then invite.
+
+A model can play the colleague: `sweet-rl simulate_interactions ... --env_base_url URL --user_prompt_path colleague.txt`.
+"""
 
 from random import Random
 

@@ -71,14 +71,9 @@ class TextGameEnv(BaseEnv):
         self._cost += moved.cost
         # Won is an end even where it is published as a truncation; no more steps is none, even where it is.
         ended = moved.info.get("won") is True or (moved.terminated and not moved.info.get("out_of_steps"))
+        how = {"terminated": moved.over and ended, "truncated": moved.over}
         game = dict(moved.info) | {"cost": round(self._cost, 6)}
-        return self.respond(
-            moved.text,
-            moved.reward,
-            terminated=moved.over and ended,
-            truncated=moved.over,
-            info={"game": game},
-        )
+        return self.respond(moved.text, moved.reward, **how, info={"game": game})
 
     async def close(self) -> None:
         self._over = True
