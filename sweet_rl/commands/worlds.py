@@ -35,7 +35,7 @@ from sweet_rl.rollout import Episode, LiveEpisode
 from sweet_rl.runs import new_file
 from sweet_rl.types import AgentTurn, Completion, Failure, FinishReason, Generation, StopReason, Task
 from sweet_rl.users.protocol import FaultProfile
-from sweet_rl.worlds import Options, World, all_worlds, first_for, load_tasks, world_of
+from sweet_rl.worlds import Options, World, all_worlds, first_for, load_tasks, names, world_of
 
 
 @group("The game")
@@ -62,7 +62,7 @@ class PlayFlags(WorldName, Tasks, Seeded):
     defaults={"seed": -1},
     helps={
         "world": "world: its name (an unknown one lists all), or module:ATTRIBUTE.",
-        "tasks": "tasks to draw from: one of the world's lists, or a file; default: all tasks of the world.",
+        "tasks": "tasks to draw from: one of the world's lists, or a file; default: all tasks of the world, the test tasks of module:ATTRIBUTE.",
         "seed": "random seed of the task and the world; -1: a different one each time.",
     },
     facets=lambda flags: {"answered_by": {world_of(flags["world"]).user.by}},
@@ -80,8 +80,8 @@ def play(flags: PlayFlags, options: Options, /) -> None:
     import asyncio
 
     world = world_of(flags.world)
-    if world.user.by == "human":
-        raise UsageError(f"{world.name} is a dialogue with a human, and no game that a person can play here.")
+    if world.scores.stage != "evaluate_games":
+        raise UsageError(f"{world.name} grades answers afterwards, and is no game to play in a terminal.")
     seed = secrets.randbelow(2**31) if flags.seed < 0 else flags.seed
     asyncio.run(play_game(replace(flags, seed=seed), world, options))
 
@@ -89,7 +89,7 @@ def play(flags: PlayFlags, options: Options, /) -> None:
 async def play_game(flags: PlayFlags, world: World, options: Options) -> None:
     """Play one game to its end, show the solution, record it."""
     task = choose_task(flags, world)
-    human = HumanFlags(env_model=flags.oracle)
+    human = HumanFlags(env_model="scripted" if world.user.by == "human" else flags.oracle)
     cast = Cast(world=world, options=options, human=human, called={"--env_model": "--oracle"})
     async with AsyncExitStack() as stack:
         journal = stack.enter_context(Journal(flags.record)) if flags.record else None
@@ -153,7 +153,7 @@ async def _play(live: LiveEpisode, world: World) -> None:
 
 def choose_task(flags: PlayFlags, world: World) -> Task:
     """The task that the flags name or draw."""
-    source = flags.tasks or world.tasks.sources[0]
+    source = flags.tasks or (world.tasks.sources[0] if world.name in names() else world.tasks.test)
     tasks = load_tasks(source, world=world)
     if not tasks or not all(task.task_id.startswith(f"{world.name}/") for task in tasks):
         raise UsageError(f"--tasks {source} holds no tasks of {world.name} alone.")

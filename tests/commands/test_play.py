@@ -19,6 +19,7 @@ from sweet_rl.errors import UsageError
 from sweet_rl.records import load_trajectories
 from sweet_rl.types import StopReason, UserReply
 from sweet_rl.worlds import world_of
+from tests.conftest import ROOT
 
 
 class Teller:
@@ -102,6 +103,7 @@ def test_which_task_is_played():
     ("wrong", "message"),
     [
         ({"world": "chess"}, "There is no world 'chess'. Known: code, html,"),
+        ({"world": "code"}, "code grades answers afterwards, and is no game"),
         ({"world": "lantern", "max_steps": 0}, "--max_turns must be at least 1"),
         ({"world": "twenty_questions", "oracle": "http://x"}, "--oracle http://x|--oracle without"),
     ],
@@ -109,6 +111,20 @@ def test_which_task_is_played():
 def test_flags_that_make_no_game(wrong, message):
     with pytest.raises(UsageError, match=message):
         play(**wrong)
+
+
+def test_a_world_of_ones_own_with_a_human_is_played_on_its_test_tasks(monkeypatch, capsys):
+    monkeypatch.syspath_prepend(str(ROOT / "examples/worlds"))
+    typed = iter(["At what time?", "Invitation: 9:00."])
+    monkeypatch.setattr(playing, "_read_line", lambda prompt, _typed: next(typed))
+    play("meeting:WORLD", task=1, seed=0)
+    said = capsys.readouterr().out
+    assert said.startswith(
+        "You have 6 turns.\n\nArrange a call with my colleague.\n\n\n9:00\n    [0]\n\n    [+0.25]\n"
+    )
+    assert said.endswith(
+        "after 2 turns, 0.25 in all.\nThe solution: Invitation: 9:00, 30 minutes, telephone, Spanish.\n"
+    )
 
 
 COMMAND = [sys.executable, "-m", "sweet_rl", "play", "lantern", "--task", "0"]
