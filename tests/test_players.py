@@ -97,9 +97,18 @@ def test_what_the_author_of_a_world_left_out_is_said(members, words):
         sweet_rl.simulate(world(**members), agent="parrot")
 
 
-def test_a_world_without_a_name_says_so_when_it_is_made():
-    with pytest.raises(UsageError, match="Unnamed has no name: write `name = "):
-        type("Unnamed", (World,), {})()
+@pytest.mark.parametrize(
+    ("members", "words"),
+    [
+        ({}, "Own has no name: write `name = "),
+        ({"name": "own", "max_turn": 3}, "Own has `max_turn`, and no World has: write `max_turns`"),
+        ({"name": "own", "score": None}, "write `scores`"),
+        ({"name": "own", "make_envs": None}, "write `make_env`"),
+    ],
+)
+def test_what_is_wrong_with_the_members_of_a_world_is_said_when_it_is_made(members, words):
+    with pytest.raises(UsageError, match=words):
+        type("Own", (World,), members)()
 
 
 def test_a_model_behind_a_server_plays_the_human_of_any_world(tmp_path):

@@ -73,7 +73,7 @@ def play(skill, seen):
 class Meeting(World):
     name, max_turns, agents = "meeting", 6, {"careful": {}, "clueless": {}, "hasty": {}}
     system_prompt = (
-        "Arrange the meeting. Ask one question a turn, then write 'Invitation: ' and what you learned."
+        f"Arrange the meeting. Ask one question a turn, then write '{INVITE}' and what you learned."
     )
     tasks = TaskLists("meetings:train", "meetings:test")
     user, scores = Answers(by="human", scripted=Colleague), Scores(lowest=0.0, highest=1.0)

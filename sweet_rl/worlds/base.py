@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -72,6 +73,9 @@ class World:
     def __init__(self) -> None:
         if not hasattr(self, "name"):
             raise UsageError(f'{type(self).__name__} has no name: write `name = "..."` into the class.')
+        for own in sorted(set(dir(self)) - set(dir(World))):
+            if not own.startswith("_") and (meant := get_close_matches(own, dir(World), 1, 0.9)):
+                raise UsageError(f"{type(self).__name__} has `{own}`, and no World has: write `{meant[0]}`.")
 
     @property
     def tasks(self) -> TaskLists:
@@ -192,26 +196,19 @@ class BaseEnv:
         return self.max_turns is not None and self.turns >= self.max_turns
 
     def respond(
-        self,
-        text: str | None = None,
-        reward: float | None = None,
-        *,
-        terminated: bool = False,
-        truncated: bool = False,
-        **more: Any,
+        self, text: str | None = None, reward: float | None = None, *, terminated: bool = False, **more: Any
     ) -> StepResult:
-        """What a turn came to. At the limit of turns it is truncated, whatever is said here.
+        """What a turn came to; the limit of turns truncates an episode that is not terminated.
 
         Args:
             text: what the agent sees next; the turn that ends the episode may go without.
             reward: of this turn; None where episodes are graded afterwards.
             terminated: the episode came to its own end.
-            truncated: it was cut off.
             more: further fields of `StepResult`.
         """
         if text is not None:
             self.messages.append(Message("user", text))
-        truncated = not terminated and (truncated or self.last_turn)
+        truncated = not terminated and (more.pop("truncated", False) or self.last_turn)
         fields: dict[str, Any] = {
             "content": self.visible(self._action),
             "output": self._action,
