@@ -11,9 +11,9 @@
 
 An agent is a name (of the world's own agents, `openai/NAME` behind a server, `vllm/PATH`, a model's folder), a
 function of the dialogue, `agent=lambda messages: "What does it cost?"`, or a `Policy`; a human likewise (`User`).
-`worlds.names()` lists what there is to play, `load_tasks` reads tasks. `play` plays one episode, `credit` says which
-turn made the difference (a `Critic`, in anyone's dialogues), `compare` which of two agents is better. What was said
-is `message.content`, of every message in `episode.dialogue_history`.
+`worlds.names()` lists what there is to play; your own is a `World` with a `BaseEnv`. `load_tasks` reads tasks, `play`
+plays one episode, `credit` says which turn made the difference (a `Critic`, in anyone's dialogues), `compare` which of
+two agents is better. What was said is `message.content`, of each message in `episode.dialogue_history`.
 
 All of these wait for their result wherever they are called, in a notebook too; `asimulate`, `aplay` and `agrade` are
 the same to await. Importing this package is cheap on purpose: it loads nothing but the vocabulary of
