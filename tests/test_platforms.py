@@ -60,5 +60,5 @@ def test_windows_itself_is_told_to_use_wsl(tmp_path):
     done = ran(sys.executable, "-c", code, cwd=tmp_path)
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
-        "error: Windows itself cannot lock files as runs need it: install and run sweet_rl in WSL (docs/get_started.md)."
+        "error: Windows cannot lock files in the way that runs need: install and run sweet_rl in WSL (docs/get_started.md)."
     ]

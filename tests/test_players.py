@@ -88,8 +88,8 @@ def plain(self, options, user):
         (own(BaseEnv), r"BaseEnv has no turns: write `async def turn\(self, action\)`"),
         (own(type("Env", (BaseEnv,), {"turn": Human.reply})), r"`turn` of Env must return `self.respond\(...\)`; got UserReply"),
         (own(Asking) | {"user": Answers()}, r"asks `user`, and there is none: write `user = Answers\(by=\"human\", scripted=CLASS\)`"),
-        ({"open": plain}, "`open` of the world echo is no async context manager: write @asynccontextmanager"),
-        ({"open": contextmanager(plain)}, "is no async context manager"),
+        ({"open": plain}, "`open` of the world echo is not an async context manager: write @asynccontextmanager"),
+        ({"open": contextmanager(plain)}, "is not an async context manager"),
     ],
 )  # fmt: skip
 def test_what_the_author_of_a_world_left_out_is_said(members, words):

@@ -236,10 +236,12 @@ def help_text(
     text = inspect.cleandoc(function.__doc__ or "").partition("\n\nArgs:\n")[0]
     flags = [one for one in flags_here(function, arguments) if one.shown != "never"]
     shown = [one for one in flags if whole or one.shown == "help" or one.default is REQUIRED]
-    words = "".join(f" [{one.name} ...]" for one in flags if one.many)
-    lines = [f"usage: {name} [--flag value ...]{words}", "", text, ""]
+    first = [one for one in flags if one.positional and not one.many]
+    words = [one.name.upper() if one.default is REQUIRED else f"[{one.name.upper()}]" for one in first]
+    words += ["[--flag value ...]", *(f"[{one.name} ...]" for one in flags if one.many)]
+    lines = [f"usage: sweet-rl {name} {' '.join(words)}", "", text, ""]
     for group in sorted(dict.fromkeys(one.group for one in shown), key=_EVERYWHERE.__eq__):
-        lines.append(f"{group or 'flags'}:")
+        lines.append(f"{group or 'Arguments'}:")
         for one in shown:
             lines += _explained(one) if one.group == group else ()
         lines.append("")

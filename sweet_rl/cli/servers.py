@@ -77,7 +77,7 @@ def key_in(named: str | None) -> str | None:
     if named and not (key or "").strip():
         state = "not set" if key is None else "empty"
         raise UsageError(
-            f"The environment variable {named!r}, which is to hold the server's key, is {state}: export it, "
+            f"The environment variable {named!r}, which must hold the server's key, is {state}: export it, "
             "or leave the flag out for a server that needs no key."
         )
     return key

@@ -40,8 +40,8 @@ def load_config(name: str, overrides: Sequence[str], folder: str | None = None) 
     ours = [override for key, override in typed if key in defaults]
     if absent := defaults.keys() - _compose(name, (), folder).keys():
         raise UsageError(
-            f"The configuration {name!r} has no {min(absent)} and {len(absent) - 1} more settings. Let it begin "
-            "with the packaged ones: `defaults: [default, _self_]` at its top."
+            f"The configuration {name!r} has no {min(absent)} and {len(absent) - 1} more settings. Start it "
+            "from the packaged ones: write `defaults: [default, _self_]` at its top."
         )
     config = _compose(name, ours, folder)
     world = None if config["env_name"] == _MISSING else world_of(str(config["env_name"]))

@@ -62,7 +62,7 @@ def evaluate(flags: GraderFlags, /) -> None:
         world = world_in(next((row for _, row in read_rows(path)), {}).get("provenance") or {})
         if world is None:
             raise UsageError(
-                f"{path!r} names no world that has a name here. Run the world's own stage (evaluate_code, "
+                f"{path!r} does not name a known world. Run the world's own stage (evaluate_code, "
                 "evaluate_html, evaluate_games), or name a --grader."
             )
         grading_by(world, given, {"quiet": flags.quiet})(path)
@@ -92,12 +92,12 @@ def grading_by(world: World, given: Mapping[str, Any], offered: Mapping[str, Any
     known = inspect.signature(stage).parameters
     if "regrade" in given and "regrade" not in known:
         raise UsageError(
-            f"--regrade has nothing to grade again: {world.name} rewards turns as they are played. Play again, "
+            f"--regrade has nothing to grade again: {world.name} rewards turns during play. Play again, "
             "or name a --grader."
         )
     if idle := [flag for flag in given if flag not in known]:
         raise UsageError(
-            f"--{idle[0]} is no flag of {world.scores.stage}, which grades {world.name}. Leave it out."
+            f"--{idle[0]} is not a flag of {world.scores.stage}, which grades {world.name}. Leave it out."
         )
     return partial(_plain(stage), **given, **{flag: one for flag, one in offered.items() if flag in known})
 

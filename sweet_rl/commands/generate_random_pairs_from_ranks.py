@@ -85,10 +85,10 @@ class StepPairFlags(Files, Margin, HardNegatives, MinReward, Tokenizer, Seeded, 
         own = [name for name, usual in _OURS.items() if getattr(self, name) != usual]
         if self.published and own:
             raise UsageError(
-                f"--{own[0]} {getattr(self, own[0])} is not published: leave --compat published out."
+                f"--{own[0]} {getattr(self, own[0])} does not exist in the published system: leave out --compat published."
             )
         if self.twins_from is not None and not self.twins:
-            raise UsageError("--twins_from says where --twins come from: pass that as well.")
+            raise UsageError("--twins_from needs --twins, the number of rows to take from it.")
         if self.get_sft and (own or self.oracle_of):
             raise UsageError(
                 f"--get_sft draws single candidates: leave --{', --'.join(_OURS)} and --oracle_of out."
@@ -128,7 +128,7 @@ def generate_random_pairs_from_ranks(flags: StepPairFlags, /) -> None:
     judge = None if flags.oracle_of is None else world_of(flags.oracle_of).scores.good_turn
     rows = candidates_from_rows(list(read_rows(flags.input_path)), path=flags.input_path)
     if not rows:
-        raise UsageError(f"{flags.input_path!r} holds no rows. Rank with sweet-rl rank_best_of_n first.")
+        raise UsageError(f"{flags.input_path!r} has no rows. Run sweet-rl rank_best_of_n first.")
     for row in rows:
         if row.scores is None and not (flags.get_sft and not flags.published):
             raise DataError(

@@ -161,7 +161,7 @@ def rank_best_of_n(flags: RankingFlags, scorers: ScorerFlags, /) -> None:
     numbered = list(read_rows(flags.input_path))
     rows = candidates_from_rows(numbered, path=flags.input_path)
     if not rows:
-        raise UsageError(f"{flags.input_path!r} holds no rows. Sample with sweet-rl sample_best_of_n first.")
+        raise UsageError(f"{flags.input_path!r} has no rows. Run sweet-rl sample_best_of_n first.")
     others = {row.key: row for row in with_others_solutions(rows)} if flags.swap_test else {}
     unscored = Counter[str]()
 
@@ -365,7 +365,7 @@ def credit(flags: CreditFlags, scorers: ScorerFlags, /) -> None:
     recorded. A critic with a regression head gives its value. The scores go into a separate file, which names
     the critic; `sweet-rl view` shows them beside the dialogue. Nothing is played again.
 
-    The smallest run: credit trajectories.jsonl --critic path/to/critic
+    The smallest run: sweet-rl credit trajectories.jsonl --critic path/to/critic
     """
     key_in(scorers.api_key_var)
     name = str(flags.critic)

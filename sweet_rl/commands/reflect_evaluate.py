@@ -78,18 +78,17 @@ def evaluate(published: ReflectFlags, how: MeasuringFlags, own: Any, /, *checkpo
     sweet-rl reflect evaluate results/003_rl_finetune/checkpoint-5000 --env WORLD --per_device_eval_batch_size 50
 
     Args:
-        checkpoints: folders of checkpoints, with + between a policy and its reflection model; agent:NAME and
-            linear:TEXTS.
+        checkpoints: checkpoint folders, POLICY or POLICY+REFLECTION; also base, agent:NAME and linear:TEXTS.
     """
     flags = settings_from(published, own)
     for name in ("load_dir", "reflect_load_dir", "reflect") if checkpoints else ():
         if getattr(flags, name):
             raise UsageError(
-                f"--{name} is of no use beside named checkpoints. Name POLICY+REFLECTION, or leave the names out."
+                f"--{name} has no effect with named checkpoints. Name POLICY+REFLECTION, or leave the names out."
             )
     if flags.reflect_prob != 1:
         raise UsageError(
-            f"A policy is measured with a reflection for each state: leave out --reflect_prob {flags.reflect_prob:g}."
+            f"A policy is evaluated with a reflection in each state: leave out --reflect_prob {flags.reflect_prob:g}."
         )
     report = how.report_path
     if report is not None:
@@ -110,7 +109,7 @@ def evaluate(published: ReflectFlags, how: MeasuringFlags, own: Any, /, *checkpo
     for name, settings in zip(named, plans, strict=True):
         if how.swap_reflections and not settings.reflect:
             raise UsageError(
-                f"--swap_reflections: {name} has no reflection model. Name one behind it: POLICY+REFLECTION."
+                f"--swap_reflections: {name} has no reflection model. Add one: POLICY+REFLECTION."
             )
     measured = []
     for name, settings in zip(named, plans, strict=True):
@@ -123,7 +122,7 @@ def evaluate(published: ReflectFlags, how: MeasuringFlags, own: Any, /, *checkpo
         print(f"The report is in {report}")
     broken = [row["level"] for each in measured for row in each["levels"] if row["success"] is None]
     if broken:
-        raise ServiceError(f"The world broke every episode of {broken[0]}: there is nothing to measure by.")
+        raise ServiceError(f"All episodes of {broken[0]} failed in the world: there is nothing to evaluate.")
 
 
 def _plan(name: str, flags: ReflectSettings) -> ReflectSettings:
@@ -135,7 +134,7 @@ def _plan(name: str, flags: ReflectSettings) -> ReflectSettings:
         if (agent := policy.removeprefix(AGENT)) not in flags.world.agents:
             raise no_such("agent", agent, flags.world.agents)
         if plus:
-            raise UsageError(f"{policy} reads no reflections; leave out what stands behind the +.")
+            raise UsageError(f"{policy} does not read reflections; leave out the part after the +.")
     if policy.startswith(LINEAR):
         if not flags.world.learning.head:
             raise UsageError(f"{policy} needs a list of commands in each state, and {flags.env} has none.")
@@ -240,7 +239,7 @@ def evaluate_gpt(flags: EvaluateGptFlags, teacher_flags: TeacherFlags, own: Any,
     if world.learning.measured is not None:
         measured = world.learning.measured(own, flags.tasks, flags.max_turns)
     elif world.learning.head is None:
-        raise UsageError(f"{world.name} offers no labels, and a model is asked for one.")
+        raise UsageError(f"{world.name} has no labels to choose from, and this stage asks a model for one.")
     else:
         played = tasks_in(world, flags.tasks or world.tasks.test)
         measured = Measured(world.name, played, world.options(max_turns=flags.max_turns))
@@ -268,7 +267,7 @@ def evaluate_gpt(flags: EvaluateGptFlags, teacher_flags: TeacherFlags, own: Any,
             if knows := world.learning.expert(game):
                 return knows
             raise UsageError(
-                f"{world.name} has no expert: name a model by --teacher openai, or choose random actions by --random."
+                f"{world.name} has no expert: name a model with --teacher openai, or play at random with --random."
             )
 
         async def episode(job: Job[int], teacher: Teacher) -> Done:

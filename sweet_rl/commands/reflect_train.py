@@ -298,7 +298,7 @@ class TrainingRun(ExitStack):
 )
 @reflect_stage(mode="train_RLFT")
 def rl_finetune(published: ReflectFlags, how: Resuming, own: Any, /) -> None:
-    """Train the policy online by policy gradient or PPO, beside a frozen reflection model.
+    """Train the policy online by policy gradient or PPO, with a frozen reflection model.
 
     An iteration plays per_device_eval_batch_size episodes, learns from them, and then from successful ones in
     the replay buffer. Runs are written to CKPT_PATH/NNN_rl_finetune, with setting.yml and checkpoint-N/

@@ -57,14 +57,14 @@ def run_archer(flags: ConfigFlags, /, *overrides: str) -> None:
 
     The smallest run needs no model and no download, and takes a minute:
     sweet-rl run_archer --config-name archer_debug
-    Published runs, once there is a policy to begin with (sweet-rl run_bc makes one from nothing):
+    Published runs, from a starting policy (sweet-rl run_bc trains one from scratch):
     sweet-rl run_archer --config-name NAME checkpoint_path=FOLDER use_wandb=false
     Several processes: accelerate launch --num_processes 4 -m sweet_rl run_archer --config-name NAME ...
     Any world that rewards turns, also of another package: world=WORLD or world=module:WORLD
 
     Args:
         flags: the configuration.
-        overrides: key=value for every setting that differs, as in lm_lr=1e-5 rollout_size=32.
+        overrides: settings to change, as key=value: lm_lr=1e-5 rollout_size=32.
     """
     run(flags.config_name or str(world_of(first_for("archer")).archer.config), overrides, flags.config_dir)
 
@@ -360,4 +360,4 @@ def _say_where(save_path: Path, config: Mapping[str, Any]) -> None:
         f"sweet-rl visualize_dialogue_histories {next((path for path in games if path.exists()), games[1])}"
     )
     if failed >= NEARLY_ALL * config["rollout_size"] * len(rows) > 0:
-        raise ServiceError(f"Nearly all games failed ({failed}), so the policy learned from next to nothing.")
+        raise ServiceError(f"Nearly all games failed ({failed}), so the policy had hardly any to learn from.")

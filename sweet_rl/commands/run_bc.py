@@ -54,9 +54,7 @@ class ShownFlags(
         """Whether there are flags of a scripted agent beside a data set."""
         for name in ("games", "num_tasks", "agent_model", "skill", "env_load_path") if self.dataset else ():
             if getattr(self, name) not in {None, "auto"}:
-                raise UsageError(
-                    f"--{name} is of the scripted agent, and --dataset is imitated instead of it."
-                )
+                raise UsageError(f"--{name} belongs to the scripted agent, and --dataset replaces it.")
 
 
 @group("The model that imitates, and how; defaults depend on the policy")
@@ -94,7 +92,7 @@ class PupilFlags(Iterations, OutputDir, Placement, Overwriting):
     def check_together(self) -> None:
         """Whether there is a tiny policy for a tiny critic."""
         if self.critic_lm == TINY and self.policy_lm != TINY:
-            raise UsageError("--critic_lm tiny is made beside a tiny policy only; name one to run_archer.")
+            raise UsageError("--critic_lm tiny works only with a tiny policy; give run_archer a critic_lm.")
 
 
 @recorded("run_bc", reads=("dataset", "tasks", "policy_lm", "env_load_path"))
@@ -208,11 +206,11 @@ class Demonstrations:
         self.graded = world.user.by == "human"  # at an episode's end; else turns are rewarded
         if flags.grader != "auto" and not self.graded:
             raise UsageError(
-                f"--grader is of worlds that reward no turns, and {world.name} does. Leave it out."
+                f"--grader is for worlds that do not reward turns, and {world.name} does. Leave it out."
             )
         if self.graded and not flags.dataset and flags.agent_model == "auto":
             raise UsageError(
-                f"Whom shall a policy for --world {flags.world} imitate? Name --agent_model "
+                f"A policy for --world {flags.world} needs something to imitate: name --agent_model "
                 f"({', '.join(world.agents)}), or dialogues with --dataset."
             )
         if flags.env_load_path is not None and "place" not in {option.name for option in own_options(world)}:

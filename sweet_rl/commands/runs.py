@@ -116,7 +116,7 @@ def compare(flags: CompareFlags, /, *runs: str) -> None:
 
     Args:
         flags: how, and where to.
-        runs: two or more.
+        runs: two or more runs.
     """
     if len(runs) < 2:
         raise UsageError("Name at least two runs, for example: sweet-rl compare evals/a evals/b")
@@ -128,7 +128,7 @@ def compare(flags: CompareFlags, /, *runs: str) -> None:
     if page is not None:
         if page.suffix == ".json":
             raise UsageError(
-                f"--html {flags.html!r} is the page, whose numbers are beside it as .json: name it .html."
+                f"--html {flags.html!r} must end in .html; the numbers are written beside it as .json."
             )
         for place in (page, page.with_suffix(".json")):
             new_file(place, "html", overwrite=flags.overwrite)
@@ -139,7 +139,7 @@ def compare(flags: CompareFlags, /, *runs: str) -> None:
     trained = [one for one in found if isinstance(one, Training)]
     if played and trained:
         raise UsageError(
-            f"{trained[0].label!r} is a training and {played[0].label!r} has episodes: compare like with like."
+            f"{trained[0].label!r} is a training run and {played[0].label!r} has episodes: compare runs of one kind."
         )
     if trained:
         if page is not None:

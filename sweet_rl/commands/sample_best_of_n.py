@@ -76,7 +76,7 @@ def sample_best_of_n(flags: SamplingFlags, agent: AgentFlags, /) -> None:
     key_in(agent.agent_api_key_var)
     if cast.engine in {OWN, "scripted"}:
         raise UsageError(
-            f"--agent_model {agent.agent_model!r} has one reply only, so there are no alternatives to sample. Name a model."
+            f"--agent_model {agent.agent_model!r} always gives the same reply, so there are no candidates to sample. Name a model."
         )
     turns = offline_turns(
         list(read_rows(flags.input_path)),
@@ -86,7 +86,7 @@ def sample_best_of_n(flags: SamplingFlags, agent: AgentFlags, /) -> None:
     )
     if agent.agent_api == "chat" and not turns[0].prompt.startswith("[{"):
         raise UsageError(
-            f"The prompts in {flags.input_path!r} are text, not messages: leave --agent_api chat out."
+            f"The prompts in {flags.input_path!r} are text, not messages: leave out --agent_api chat."
         )
     settings: dict[str, Json] = {  # what decides about the content of a row
         "agent_model": agent.agent_model,

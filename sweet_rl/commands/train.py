@@ -69,7 +69,7 @@ def _alone(function: Callable[..., None]) -> Callable[..., None]:
         if getattr(settings, "eval_only", False):
             if destination.kinds:
                 raise UsageError(
-                    f"Nothing is trained, so there are no numbers over time for {destination.kinds[0]}; leave it out."
+                    f"Nothing is trained, so there are no metrics for {destination.kinds[0]}; leave it out."
                 )
             function(settings)
             return
@@ -118,7 +118,7 @@ def replaces_nothing(settings: TrainSettings) -> None:
     ):
         if path.is_file() and path.stat().st_size:
             raise UsageError(
-                f"{str(path)!r} is there already, of an earlier training. Pass --overwrite to replace it, "
+                f"{str(path)!r} exists already, from an earlier training. Pass --overwrite to replace it, "
                 "--load_checkpoint to resume from a checkpoint, or choose another --save_path."
             )
 

@@ -80,7 +80,7 @@ class DrawingFlags(TempPath, RenderFlags):
 
 
 VIEW_HELPS: Final = {
-    "port": f"port to listen at, which must be free; 0 takes a free one. Default {_PORT}, or a free one where that is taken.",
+    "port": f"port to listen on, which must be free; 0: any free one. Default {_PORT}, or a free one if that is taken.",
     "host": "address to listen on. The default accepts connections from this machine only; another one accepts everyone who can reach it and has the printed address.",
     "temp_path": "folder that is searched for a picture's file name if the picture is not at the path in its row.",
 }
@@ -155,7 +155,7 @@ def view(flags: ShowFlags, drawing: DrawingFlags, /, *paths: str) -> None:
     this machine only and only at the printed address; or use --export to write everything into one page.
     Press ? in the page for its keys.
 
-    The smallest run: view runs
+    The smallest run: sweet-rl view runs
 
     Args:
         flags: where to.

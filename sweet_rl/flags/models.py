@@ -19,7 +19,7 @@ ASKED: Final = Only("asked", ("server",), "models behind a server")
 @group("Requests to servers")
 class ServerPlace(Settings):
     hostname: str | None = flag(
-        None, "host of the human's OpenAI-compatible server; 127.0.0.1 if only --port is given."
+        None, "host of the OpenAI-compatible server; 127.0.0.1 if only --port is given."
     )
     port: int | None = flag(
         None, "port of that server; 8000 if only --hostname is given.", at_least=0, at_most=65535

@@ -126,7 +126,7 @@ def export(flags: ExportFlags, /) -> None:
     Files exported here come back unchanged; from other files, the dialogue and the score are read
     (docs/integrations.md).
 
-    The smallest run: export trajectories.jsonl log.eval --to inspect
+    The smallest run: sweet-rl export trajectories.jsonl log.eval --to inspect
     """
     source, target = Path(flags.input_path), Path(flags.output_path)
     if not source.is_file() and not (flags.to == "trajectories" and source.is_dir()):
@@ -209,7 +209,7 @@ def export_credit(flags: ExportCreditFlags, /) -> None:
     Columns: prompt_ids, completion_ids, env_mask (1 for the agent's tokens), logprobs, credit (one number for
     each turn), and advantages (one for each token, minus the mean over the task's turns).
 
-    The smallest run: export_credit runs.jsonl runs.credit.critic.jsonl rows.jsonl --tokenizer MODEL
+    The smallest run: sweet-rl export_credit runs.jsonl runs.credit.critic.jsonl rows.jsonl --tokenizer MODEL
     """
     from sweet_rl.chat import load_tokenizer
     from sweet_rl.integrations.tokens import credited_rows

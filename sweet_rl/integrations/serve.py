@@ -47,7 +47,7 @@ def serve_env(flags: Sessions, choice: WorldChoice, options: Options, /) -> None
     A client sends the agent's text, {"text": ...}, and gets the reply, the reward of the turn, and whether
     the episode is over. docs/integrations.md#openenv-and-trl has a client, and trains with TRL's GRPO.
 
-    The smallest run: serve_env code
+    The smallest run: sweet-rl serve_env code
     """
     import asyncio
     import logging
@@ -114,7 +114,7 @@ def serve_credit(flags: ServeCreditFlags, scorers: ScorerFlags, /) -> None:
     [[...]], "why": [[...]]} with the digests of critic and reference. docs/export_and_credit.md#turn-credit
     has examples, also with other trainers.
 
-    The smallest run: serve_credit path/to/critic
+    The smallest run: sweet-rl serve_credit path/to/critic
     """
     import asyncio
     from functools import cache

@@ -46,9 +46,7 @@ if TYPE_CHECKING:
 Made = TypeVar("Made")
 
 
-@group(
-    "The world, as it stands in another tool's configuration; `grading` are the options of `sweet_rl.grade`"
-)
+@group("The world and its human; `grading` takes the options of `sweet_rl.grade`")
 class WorldChoice(WorldName, Tasks, NumTasks, Seeded):
     human: str = flag(
         "auto",

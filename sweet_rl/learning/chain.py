@@ -382,7 +382,7 @@ def _search(run: Run, split: Split, world: World, start: Returns, habits: Habits
     if not tried:
         raise UsageError(
             f"Every policy that {run.method} made has collapsed: {'; '.join(f'{name}: {text}' for name, text in came.items())}. Try another "
-            "method (rft holds a policy most), more time (--minutes), or a start that is better (make_policy --episodes, --steps)."
+            "method (rft changes a policy least), more time (--minutes), or a better starting policy (make_policy --episodes, --steps)."
         )
     best = max(tried, key=lambda name: compared(tried[name][1], start).mean)
     required([improved(best, tried[best][1], start, came)])

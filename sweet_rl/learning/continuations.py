@@ -30,8 +30,8 @@ def states_of(trajectory: Trajectory) -> list[Episode]:
     seed = trajectory.provenance.get("seed")
     if not isinstance(seed, int):
         raise DataError(
-            f"The episode {trajectory.task.task_id!r} does not say its seed (provenance.seed), without which its world "
-            "cannot be played again. Play it with simulate."
+            f"The episode {trajectory.task.task_id!r} does not record its seed (provenance.seed), so its world cannot "
+            "be replayed. Play it with simulate."
         )
     said = [_said(turn) for turn in trajectory.dialogue_history if isinstance(turn, AgentTurn)]
     at = Episode(trajectory.task, trajectory.sample_index, seed)
@@ -102,8 +102,8 @@ def check_replay(recorded: Trajectory, again: Iterable[Trajectory], turns: int) 
         if not one.failed and found != wanted:
             place = next(n for n, (old, new) in enumerate(zip(wanted, found, strict=False)) if old != new)
             raise DataError(
-                f"The world of {one.task.task_id!r} does not repeat itself: message {place} was {wanted[place]!r:.120}, and "
-                f"played again with the same seed it is {found[place]!r:.120}. An Env must draw from the seed of `reset` alone."
+                f"Replaying {one.task.task_id!r} gave a different episode: message {place} was {wanted[place]!r:.120}, and "
+                f"played again with the same seed it is {found[place]!r:.120}. An Env must draw only from the seed of `reset`."
             )
 
 

@@ -66,7 +66,7 @@ def required(gates: Iterable[Gate]) -> None:
     for gate in gates:
         print(gate, flush=True)
         if not gate.passed:
-            raise UsageError(f"Stopped, since not: {gate.name}. {gate.otherwise}")
+            raise UsageError(f"Stopped. This check failed: {gate.name}. {gate.otherwise}")
 
 
 def returns_of(episodes: Iterable[Trajectory], world: World, whose: str) -> Returns:
@@ -87,7 +87,7 @@ def returns_of(episodes: Iterable[Trajectory], world: World, whose: str) -> Retu
             )
         found[one.task.task_id].append(one.reward)
     if not found:
-        raise UsageError(f"No episode of {whose} in {world.name} came to an end: see `error` in its file.")
+        raise UsageError(f"No episode of {whose} in {world.name} was completed: see `error` in its file.")
     return found
 
 

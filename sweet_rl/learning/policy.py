@@ -113,7 +113,7 @@ def read_demonstrations(files: Sequence[str]) -> list[Trajectory]:
     """Episodes to imitate, without those that failed."""
     found = [one for file in files for one in load_trajectories(file) if not one.failed]
     if not found:
-        raise UsageError(f"There is no episode to imitate in {', '.join(files)}.")
+        raise UsageError(f"There are no episodes to imitate in {', '.join(files)}.")
     return found
 
 

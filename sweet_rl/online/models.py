@@ -31,7 +31,7 @@ POLICY, CRITIC, FINAL = "policy", "critic", "final"
 _MAY_BE = (
     "It may be a folder of run_bc, a model folder (config.json and weights), an adapter's, the folder of a "
     "run_archer that has ended or one of its checkpoint-N, or a .pt file with model_state_dict. "
-    "`sweet-rl run_bc --output_dir FOLDER` makes one from nothing."
+    "`sweet-rl run_bc --output_dir FOLDER` trains one from scratch."
 )
 
 

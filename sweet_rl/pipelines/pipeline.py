@@ -68,7 +68,7 @@ def read_file(path: str | Path, above: tuple[Path, ...] = ()) -> Tree:
         ) from None
     file = Path(path).expanduser()
     if file.resolve() in above:
-        raise UsageError(f"{file} extends itself, by way of {above[-1]}.")
+        raise UsageError(f"{file} extends itself, through {above[-1]}.")
     try:
         text = file.read_text(encoding="utf-8")
         check_yaml(text, file)
@@ -76,7 +76,7 @@ def read_file(path: str | Path, above: tuple[Path, ...] = ()) -> Tree:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{file} cannot be read: {error}.") from error
     except yaml.YAMLError as error:
-        raise UsageError(f"{file} is no YAML: {' '.join(str(error).split())}.") from error
+        raise UsageError(f"{file} is not YAML: {' '.join(str(error).split())}.") from error
     places = dict[str, str]()
 
     def plain(node: Any, at: str, line: int) -> Any:
@@ -89,7 +89,7 @@ def read_file(path: str | Path, above: tuple[Path, ...] = ()) -> Tree:
         found = dict[str, Any]()
         for key, value in node.value:
             if (name := str(key.value)) in found:
-                raise UsageError(f"{file}, line {key.start_mark.line + 1}: {name!r} is there already.")
+                raise UsageError(f"{file}, line {key.start_mark.line + 1}: {name!r} is defined twice.")
             found[name] = plain(value, f"{at}.{name}".strip("."), key.start_mark.line + 1)
         return found
 
@@ -139,7 +139,7 @@ def override(tree: Tree, setting: str) -> None:
             node[name] = {}
         node = node[name]
         if not isinstance(node, dict):
-            raise UsageError(f"{place}: {name} is {node!r}, no mapping.")
+            raise UsageError(f"{place}: {name} is {node!r}, not a mapping.")
     if way == ["values"] and last not in node:
         raise UsageError(f"{place}: {no_such('value', last, node)}")
     node[last] = None if text == "null" else text
@@ -188,7 +188,7 @@ def build(tree: Tree) -> Pipeline:
         at = f"stages.{name}"
         if not re.fullmatch(r"[A-Za-z][\w-]*", name) or name in {"values", "folder", "round", "stages"}:
             raise tree.error(
-                at, f"a stage cannot be called {name!r}: letters, digits, - and _, no word of ours."
+                at, f"a stage cannot be called {name!r}: use letters, digits, - and _, and no reserved word."
             )
         tree.check_keys(at, _STAGE_KEYS, f"the stage {name!r}")
         if not known[name].get("run"):
@@ -204,7 +204,7 @@ def build(tree: Tree) -> Pipeline:
         raise tree.error("iterations", f"iterations must be a whole number of at least 1, got {rounds!r}.")
     if int(rounds) > 1 and not following:
         raise tree.error(
-            "iterations", "more than one iteration needs `next`: what a round takes from the last one."
+            "iterations", "more than one iteration needs `next`: what one takes from the previous one."
         )
     for name in following:
         if name not in (top.get("values") or {}):
@@ -217,7 +217,7 @@ def build(tree: Tree) -> Pipeline:
         while left:  # as they stand in the file, but each behind those that it needs
             ready = next((step for step in left.values() if left.keys().isdisjoint(step.needs)), None)
             if ready is None:
-                raise UsageError(f"These stages need each other: {', '.join(left)}.")
+                raise UsageError(f"These stages depend on each other: {', '.join(left)}.")
             steps.append(left.pop(ready.name))
     return Pipeline(Path(now.root if now else ""), tuple(steps))
 
@@ -367,7 +367,7 @@ def run(flags: RunFlags, /, *set: str) -> None:
     sweet-rl run configs/sweet/llama8b.yaml --dry_run --set values.human_host=gpu7 --set folder=outputs/mine
 
     Args:
-        set: --set NAME=VALUE gives a value of the file another one: values.model=/models/mine, folder=outputs/run2, iterations=2, stages.critic.with.beta=0.2.
+        set: --set NAME=VALUE overrides a value of the file: values.model=/models/mine, folder=outputs/run2, iterations=2, stages.critic.with.beta=0.2.
     """
     from sweet_rl.pipelines.preflight import look  # late, for a quick --help
     from sweet_rl.pipelines.running import plan, run_steps
@@ -391,7 +391,7 @@ def run(flags: RunFlags, /, *set: str) -> None:
         if wrong:
             raise UsageError(
                 f"The run lacks {wrong} of the things that it needs (see above); nothing was started. "
-                "--preflight no starts without them."
+                "--preflight no starts anyway."
             )
     if flags.preflight == "only":
         return

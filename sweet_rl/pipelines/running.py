@@ -218,7 +218,7 @@ def _launch(step: Step) -> None:
     console = Path(sys.executable).with_name("sweet-rl")  # for launchers that take no module, but a file
     if module is None and not console.exists():
         raise UsageError(
-            f"{console} is not there, which the launcher would run. pip install sweet_rl puts it there."
+            f"{console} is missing, which the launcher would run. `pip install sweet_rl` installs it."
         )
     entry = [str(console)] if module is None else [module, "sweet_rl"]
     watched = [sys.executable, parent_watchdog.__file__, str(os.getpid())]

@@ -150,7 +150,7 @@ class Cast:
             opening: Any = self.world.open(self.options.beside(path, samples or {}), user)
             if not hasattr(opening, "__aenter__"):
                 raise UsageError(
-                    f"`open` of the world {self.world.name} is no async context manager: write @asynccontextmanager "
+                    f"`open` of the world {self.world.name} is not an async context manager: write @asynccontextmanager "
                     "above `async def open(self, options, user)`, and `yield` a function that makes an Env."
                 )
             make_env, turns = await stack.enter_async_context(opening), self.world.turns(self.options)
@@ -232,7 +232,7 @@ class Cast:
         agent, model = self.agent, str(self.agent.critic)
         if not hasattr(acting, "sample"):
             raise UsageError(
-                f"--agent_model {agent.agent_model!r} has one reply only; a --critic has nothing to choose from. Name a model."
+                f"--agent_model {agent.agent_model!r} always gives the same reply; a --critic has nothing to choose from. Name a model."
             )
         try:
             from sweet_rl.training.scoring import CandidateScorer
@@ -255,7 +255,9 @@ class Cast:
         if model == RECAP:
             return None
         if model in self.world.agents:
-            raise UsageError(f"--reflection_model {model} is an agent, and acts. Name a model, or {RECAP!r}.")
+            raise UsageError(
+                f"--reflection_model {model} is an agent, not a model. Name a model, or {RECAP!r}."
+            )
         if agent.reflection_base_url is None and agent.vllm_python is None and is_no_model(model):
             raise no_such("--reflection_model", model, (RECAP,), f"{WHAT_A_MODEL_IS} --reflection_base_url.")
         alone = replace(
@@ -361,7 +363,7 @@ class Cast:
                 USERS.find(model)
             elif named and self.world.user.by == "oracle" and model in here[::2]:
                 raise UsageError(
-                    f"--env_model {model} is the oracle in this process, and {PLACE_FLAGS} name a server. Leave one of them out."
+                    f"--env_model {model} is an oracle in this process, but {PLACE_FLAGS} name a server. Leave out one of them."
                 )
             elif not named and model not in here:
                 here = (*here, *USERS.names())
@@ -371,7 +373,7 @@ class Cast:
                     raise UsageError(f"There is no --env_model {model}{meant} here. {_SERVER_FLAGS}")
             if model == "scripted" and self.simulated and named and not self.world.user.speaker:
                 raise UsageError(
-                    "The scripted human looks at pages in this process; no server offers that. Leave out "
+                    "The scripted human of pages runs only in this process, not behind a server. Leave out "
                     f"{PLACE_FLAGS}, or name a vision model of the server with --env_model."
                 )
             if human.env_api_key_var:

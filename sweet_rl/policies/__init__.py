@@ -48,8 +48,8 @@ def giving(policy: Any, prompt: str) -> Iterator[None]:
     given = _AT_PLAY.setdefault(id(one), [])
     if given and prompt not in given:
         raise UsageError(
-            f"The agent {policy.name} plays another world at the moment, by other instructions: make a second "
-            "object, or give it a system_prompt of its own."
+            f"The agent {policy.name} is playing another world with other instructions: make a second "
+            "object, or give it its own system_prompt."
         )
     given.append(prompt)
     one.system_prompt = prompt

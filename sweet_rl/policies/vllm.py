@@ -120,7 +120,7 @@ class VLLMServer:
         if not self.running and self._process is not None:
             raise ServiceError(
                 f"The vLLM server for {self.model!r} died (status {self._process.returncode}). {self._log_tail()} "
-                "What is finished is on disk: repair the cause and continue the run."
+                "Finished episodes are saved: fix the cause and continue the run."
             )
 
     async def stop(self) -> None:
@@ -139,7 +139,7 @@ class VLLMServer:
 
     def _launch(self) -> None:
         if shutil.which(self._python) is None:
-            raise UsageError(f"There is no interpreter {self._python!r} to run vLLM with.")
+            raise UsageError(f"There is no Python interpreter {self._python!r} to run vLLM with.")
         command = [
             *(self._python, "-m", "vllm.entrypoints.openai.api_server"),
             *("--model", model_path(self.model), "--served-model-name", self.model),

@@ -33,7 +33,7 @@ try:
     import fcntl
 except ImportError as error:
     raise UsageError(
-        "Windows itself cannot lock files as runs need it: install and run sweet_rl in WSL (docs/get_started.md)."
+        "Windows cannot lock files in the way that runs need: install and run sweet_rl in WSL (docs/get_started.md)."
     ) from error
 
 Stamp = tuple[int, int, int, int]
@@ -49,7 +49,7 @@ def read_rows(path: str | Path) -> Iterator[tuple[int, dict[str, Json]]]:
                 if line.strip():
                     yield number, parse_line(line, path, number)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise UsageError(f"{str(path)!r} is cut or no gzip file: {error}.") from error
+        raise UsageError(f"{str(path)!r} is truncated or not a gzip file: {error}.") from error
     except FileNotFoundError:
         raise UsageError(
             f"There is no file {str(path)!r}. Check the path (it is relative to {str(Path.cwd())!r})."
@@ -108,7 +108,7 @@ def check_yaml(text: str, path: str | Path) -> None:
         if problem or total > _MOST:
             problem = problem or f"with its aliases it has more than {_MOST:,} values"
             where = f"{path}, line {event.start_mark.line + 1}"
-            raise UsageError(f"{where}: this cannot be read: {problem}. Write it out, with less in it.")
+            raise UsageError(f"{where}: this cannot be read: {problem}. Make it smaller.")
 
 
 def load_tasks_file(path: str | Path) -> list[Task]:
@@ -163,8 +163,8 @@ def replace_file(path: str | Path, chunks: Iterable[bytes], as_read: Stamp | Non
             kept = Path(temporary).rename(target.with_name(f"{target.stem}.kept_{written[1]}{target.suffix}"))
             temporary = None
             raise UsageError(
-                f"{str(target)!r} has changed since it was read: it is not replaced. What would have been "
-                f"written is in {str(kept)!r}. Choose one of them, or run the same command again."
+                f"{str(target)!r} has changed since it was read, so it was not replaced. The new "
+                f"version is in {str(kept)!r}. Choose one of them, or run the same command again."
             )
         Path(temporary).replace(target)
         temporary = None
@@ -172,7 +172,7 @@ def replace_file(path: str | Path, chunks: Iterable[bytes], as_read: Stamp | Non
         return written
     except OSError as error:
         raise StorageError(
-            f"Cannot write {str(target)!r}: {error.strerror}. The file is as it was before; "
+            f"Cannot write {str(target)!r}: {error.strerror}. The file is unchanged; "
             "free some space or choose another path, then run the same command again."
         ) from error
     finally:

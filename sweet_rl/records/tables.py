@@ -37,7 +37,7 @@ def rows_of(name: str, *, most: int, split: str = "train", test_split: str = "te
     }
     read = readers.get(suffix.rpartition(".")[2])
     if read is None and Path(name).is_file():
-        raise UsageError(f"{name!r} has another ending than .jsonl, .json, .csv and .parquet (perhaps .gz).")
+        raise UsageError(f"{name!r} must end in .jsonl, .json, .csv or .parquet (optionally with .gz).")
     splits = (read(name), iter(())) if read else _from_hub(name, split, test_split)
     rows, test = (list(itertools.islice(some, most)) for some in splits)
     return rows, test
@@ -86,7 +86,7 @@ def _csv_rows(path: str) -> Rows:
         for row in reader:
             yield reader.line_num, dict(row)
     except csv.Error as error:
-        raise DataError(f"is no CSV ({error})", path=path, line=reader.line_num) from error
+        raise DataError(f"is not CSV ({error})", path=path, line=reader.line_num) from error
 
 
 def _from_hub(name: str, split: str, test_split: str) -> tuple[Rows, Rows]:

@@ -44,7 +44,7 @@ class DemoFlags(StudyFlags, Agent, WorldName, Seeded):
     )
     ways: str = flag(
         ",".join(MAIN_WAYS),
-        f"forms of SWEET-RL, with commas between them, or all: {', '.join(ALL_WAYS)}.",
+        f"variants of SWEET-RL, separated by commas, or all: {', '.join(ALL_WAYS)}.",
         shown="all",
     )
     best_of: str = flag(
@@ -194,7 +194,7 @@ class ReflectDemoFlags(OnlineFlags):
     )
     repositories: int | None = flag(None, "repositories of AutoExplore to make.", at_least=1)
     worlds: str = flag(
-        ",".join(USUAL), f"of {', '.join(WORLDS)}, with commas between; alfworld needs its engine's packages."
+        ",".join(USUAL), f"any of {', '.join(WORLDS)}, separated by commas; alfworld needs its packages."
     )
 
 

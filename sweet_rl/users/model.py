@@ -99,8 +99,8 @@ class VisionUser(OpenAIUser):
         """
         if "{hidden_information}" in template:
             raise UsageError(
-                f"The prompt {path!r} has {{hidden_information}}, but a human who looks at pages is shown "
-                "pictures and no source. Take it out; {problem_description} and {dialogue_history} may stay."
+                f"The prompt {path!r} has {{hidden_information}}, but a human who looks at pages sees "
+                "pictures, not the source. Remove it; {problem_description} and {dialogue_history} may stay."
             )
 
     def _content(self, context: UserContext) -> Json:

@@ -224,7 +224,7 @@ class FaultProfile(Seeded):
         try:
             return tuple(map(Fault, listed(self.faults)))
         except ValueError as error:
-            raise UsageError(f"--faults: {error}. Known are {', '.join(Fault)}.") from None
+            raise UsageError(f"--faults: {error}. Known faults: {', '.join(Fault)}.") from None
 
     def draw(self, request: int) -> tuple[float, Fault | None]:
         """Seconds of latency and the fault, if any, of the request with this number."""

@@ -94,7 +94,7 @@ def world_of(name: str) -> World:
     found = WORLDS.find(place if ":" in place or place in names() else place.replace("-", "_"))
     if not isinstance(found, World):
         raise UsageError(
-            f"{name!r} is no world but {found!r}. It has to be an object of a subclass of sweet_rl.worlds.World."
+            f"{name!r} is not a world but {found!r}. It must be an object of a subclass of sweet_rl.worlds.World."
         )
     if ":" in name:
         _OTHERS[name] = found
@@ -263,7 +263,7 @@ def chosen_tasks(tasks: Sequence[Task], wanted: str, source: str) -> list[Task]:
 def _download(split: str) -> Path:
     """The published file of a split, from the hub or its local cache."""
     if split not in HUB_FILES:
-        raise UsageError(f"{HUB_REPOSITORY!r} has the splits 'test' and 'train', not {split!r}.")
+        raise UsageError(f"{HUB_REPOSITORY!r} has the splits 'test' and 'train', but not {split!r}.")
     try:
         from huggingface_hub import hf_hub_download
         from huggingface_hub.errors import HfHubHTTPError

@@ -102,7 +102,7 @@ def games_of(world: World, options: Options) -> Iterator[Callable[[], TextGame]]
             yield make_game
         return
     if world.user.by == "human":
-        raise UsageError(f"{world.name} gives no rewards for turns, which are learned from.")
+        raise UsageError(f"{world.name} gives no rewards for turns, which this training needs.")
     import asyncio
     from concurrent.futures import ThreadPoolExecutor
 

@@ -159,7 +159,7 @@ def test_a_critic_chooses_among_turns(tmp_path):
     [
         ({"agent_best_of_n": 4}, "--agent_best_of_n needs --critic"),
         ({"critic_sees": "solution"}, "--critic_sees needs --critic"),
-        ({"agent_model": "expert", "critic": "embedded"}, "'expert' has one reply only"),
+        ({"agent_model": "expert", "critic": "embedded"}, "'expert' always gives the same reply"),
         ({"critic": "absent/model"}, "No model could be loaded"),
     ],
 )

@@ -222,7 +222,7 @@ def test_trainings_are_compared_at_the_same_step(tmp_path, capsys):
     with pytest.raises(UsageError, match="drawn together by `sweet-rl view"):
         compare("one", "two")
     assert not (tmp_path / "comparison.html").exists()
-    with pytest.raises(UsageError, match="compare like with like"):
+    with pytest.raises(UsageError, match="compare runs of one kind"):
         compare("one", two(tmp_path)[0], overwrite=True)
     with pytest.raises(UsageError, match="at least two runs"):
         compare("one")

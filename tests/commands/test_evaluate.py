@@ -126,7 +126,7 @@ def test_a_grader_of_ones_own(functions):
 def test_files_that_name_no_world(functions):
     changed = [row | {"provenance": {"settings": {"task_type": "of_my_own_file"}}} for row in rows(functions)]
     replace_rows(functions, changed)
-    with pytest.raises(UsageError, match="names no world that has a name here"):
+    with pytest.raises(UsageError, match="does not name a known world"):
         evaluate(str(functions))
     evaluate(str(functions), grader=OWN, quiet=True)
     assert rows(functions)[0]["grading_details"] == {"world": None}

@@ -81,11 +81,11 @@ def test_a_training_that_goes_on_may_write_where_it_wrote(tmp_path):
     settings()
     (tmp_path / "model").mkdir()
     (tmp_path / "model/metrics.jsonl").write_text("{}\n")
-    with pytest.raises(UsageError, match=r"metrics.jsonl' is there already.*--load_checkpoint"):
+    with pytest.raises(UsageError, match=r"metrics.jsonl' exists already.*--load_checkpoint"):
         settings()
     settings(load_checkpoint=True)  # killed before its first checkpoint
     (tmp_path / "model/config.json").write_text("{}")
-    with pytest.raises(UsageError, match=r"config.json' is there already.*--overwrite"):
+    with pytest.raises(UsageError, match=r"config.json' exists already.*--overwrite"):
         settings(load_checkpoint=True)
     settings(overwrite=True)
     checkpoint = tmp_path / "model.checkpoints/checkpoint-3"

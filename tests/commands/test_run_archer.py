@@ -211,7 +211,7 @@ def test_a_folder_of_something_else_is_refused(tmp_path, more):
         (b"defaults: [default, _self_\nlm_lr: 1", r"'mine' in .* cannot be read: .*mine.yaml.*line 1"),
         (b"defaults: [default, _self_]\nlm_lr: !odd 1\n", r"cannot be read: .*!odd"),
         (b"defaults: [default, _self_]\n# \xff\n", r"cannot be read: "),
-        (b"lm_lr: 0.1\n", r"'mine' has no actor_epochs and .* Let it begin with the packaged ones"),
+        (b"lm_lr: 0.1\n", r"'mine' has no actor_epochs and .* Start it from the packaged ones"),
         (b"", r"has no actor_epochs and .* more settings"),
     ],
 )

@@ -127,14 +127,14 @@ def test_a_data_set_of_ones_own(tmp_path):
     ("wrong", "told"),
     [
         ({"env_name": "chess"}, r"There is no world 'chess'\. Known: code"),
-        ({"env_name": "code"}, r"Whom shall a policy for --world code imitate\? Name --agent_model"),
+        ({"env_name": "code"}, r"A policy for --world code needs something to imitate: name --agent_model"),
         ({"env_load_path": "x"}, r"--env_load_path belongs to the world auto_explore or detective or"),
-        ({"grader": "mine"}, r"--grader is of worlds that reward no turns, and twenty_questions does"),
-        ({"dataset": "x.jsonl", "skill": 0.5}, r"--skill is of the scripted agent"),
+        ({"grader": "mine"}, r"--grader is for worlds that do not reward turns, and twenty_questions does"),
+        ({"dataset": "x.jsonl", "skill": 0.5}, r"--skill belongs to the scripted agent"),
         ({"games": 0}, r"--games must be at least 1"),
         ({"learning_rate": 0.0}, r"--learning_rate must be positive"),
         ({"critic_lm": "roberta-base"}, r"--critic_lm must be tiny"),
-        ({"policy_lm": "somewhere", "critic_lm": "tiny"}, r"beside a tiny policy only"),
+        ({"policy_lm": "somewhere", "critic_lm": "tiny"}, r"only with a tiny policy"),
         ({"agent_model": "careful"}, r"careful"),
     ],
 )

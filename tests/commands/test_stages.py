@@ -125,6 +125,7 @@ def test_help_is_grouped_short_or_whole_and_silent_about_what_does_nothing():
         *("--sky blue|grey   (default blue)", "1 more flag, whose defaults suit most uses: --help-all."),
     ):
         assert text in short
+    assert short.startswith("usage: sweet-rl day PLACE [--flag value ...]")
     assert "wind" not in short
     assert "--wind INT   (default 3; at least 0; also --breeze)" in whole
     assert "--moon" not in short + whole

@@ -271,11 +271,14 @@ def test_draws_guards_and_what_an_oracle_says(pairs_of, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        ({"twins_from": "graded.jsonl"}, "--twins_from says where"),
-        ({"draws": "best", "compat": "published"}, "--draws best is not published"),
-        ({"margin": 0.5, "compat": "published"}, "--margin 0.5 is not published"),
-        ({"hard_negatives": 1, "compat": "published"}, "--hard_negatives 1 is not published"),
-        ({"twins": 0.5, "compat": "published"}, "--twins 0.5 is not published"),
+        ({"twins_from": "graded.jsonl"}, "--twins_from needs --twins"),
+        ({"draws": "best", "compat": "published"}, "--draws best does not exist in the published system"),
+        ({"margin": 0.5, "compat": "published"}, "--margin 0.5 does not exist in the published system"),
+        (
+            {"hard_negatives": 1, "compat": "published"},
+            "--hard_negatives 1 does not exist in the published system",
+        ),
+        ({"twins": 0.5, "compat": "published"}, "--twins 0.5 does not exist in the published system"),
         ({"get_sft": True, "margin": 0.5}, "--get_sft draws single candidates"),
         ({"get_sft": True, "twins": 1.0}, "--get_sft draws single candidates"),
         ({"get_sft": True, "min_score": 0.0}, "--get_sft draws single candidates"),
@@ -346,10 +349,10 @@ def test_what_is_wrong_is_named(models, made, sampled, rank, tmp_path):
         ),
         "6 of 6 rows have candidates that are all the same text": lambda: pair(same),
         r"end_token.*--tokenizer": lambda: pair([row | {"end_token": None} for row in ranked]),
-        "holds no rows. Sample": lambda: rank([]),
-        "holds no rows. Rank": lambda: pair([]),
+        "has no rows. Run sweet-rl sample_best_of_n": lambda: rank([]),
+        "has no rows. Run sweet-rl rank_best_of_n": lambda: pair([]),
         "holds no trajectories": lambda: sample([]),
-        "there are no alternatives to sample": lambda: sample(trajectories(1), "oracle"),
+        "there are no candidates to sample": lambda: sample(trajectories(1), "oracle"),
     }.items():
         with pytest.raises((UsageError, DataError), match=words):
             stage()

@@ -426,7 +426,7 @@ def test_two_worlds_at_once_do_not_share_their_instructions():
             sweet_rl.asimulate("code", ROWS, agent=agent), sweet_rl.asimulate("twenty_questions", agent=agent)
         )
 
-    with pytest.raises(UsageError, match="plays another world at the moment"):
+    with pytest.raises(UsageError, match="is playing another world"):
         asyncio.run(both())
     assert agent.system_prompt is None
 

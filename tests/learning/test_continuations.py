@@ -100,12 +100,12 @@ def test_the_human_says_again_what_it_said_and_answers_what_is_new(worlds):
     ((forgets,),) = played_on(world, states_of(episode)[-1:], agent_of(world, "hurried"), 1, fickle)
     with pytest.raises(
         DataError,
-        match=r"message 2 was 'The day: Friday, for the 1\. time\.', and played again .* must draw from the seed",
+        match=r"message 2 was 'The day: Friday, for the 1\. time\.', and played again .* must draw only from the seed",
     ):
         check_replay(episode, [forgets], 2)
 
 
 def test_an_episode_without_its_seed_cannot_be_played_on(worlds):
     (episode,) = sweet_rl.simulate(worlds["number"], num_tasks=1)
-    with pytest.raises(DataError, match="does not say its seed"):
+    with pytest.raises(DataError, match="does not record its seed"):
         states_of(replace(episode, provenance={}))

@@ -55,7 +55,7 @@ def test_a_policy_whose_episodes_are_all_alike_is_stopped_before_anything_is_lea
     save_tiny_llama(tmp_path / "start")
     with pytest.raises(
         UsageError,
-        match=r"Stopped, since not: there is something to learn. every episode of a task has the same return",
+        match=r"Stopped. This check failed: there is something to learn. every episode of a task has the same return",
     ):
         load("learn")("number:WORLD", "start", "out", method="dpo", max_tokens=4)
     assert not (tmp_path / "out/episodes.jsonl").exists()

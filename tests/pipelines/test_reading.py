@@ -45,7 +45,7 @@ WRONG = [
     ("folder: [a\nstages: b\n", r"p\.yaml is no YAML: .* line 2"),
     ("stages:\n" + TASKS, r"line 1: a pipeline needs 'folder'"),
     ("folder: out\nstage:\n" + TASKS, r"line 2: a pipeline has no 'stage' \(did you mean stages\?\)"),
-    ("folder: a\nvalues: {}\nfolder: b\n", r"line 3: 'folder' is there already"),
+    ("folder: a\nvalues: {}\nfolder: b\n", r"line 3: 'folder' is defined twice"),
     (S + "  tasks:\n    run: generate_task\n", r"line 4: .* 'generate_task' to run \(did you mean generate_tasks\?\)"),
     (S + "  tasks:\n    runs: generate_tasks\n", r"line 4: the stage 'tasks' has no 'runs' \(did you mean run\?\)"),
     (S + "  tasks: {}\n", r"line 3: the stage 'tasks' needs `run`"),
@@ -60,7 +60,7 @@ WRONG = [
     (T + "      source: ${task.output_path}\n", r"line 7: Interpolation key 'task.output_path' not found"),
     (T + "  more:\n    run: generate_tasks\n    with: {output_path: '${tasks.out}'}\n", r"line 9: Interpolation key 'tasks.out' not found"),
     (CIRCLE, r"line 3: Recursive interpolation detected"),
-    (S + NEED.format("a", "b") + NEED.format("b", "a"), r"These stages need each other: a, b"),
+    (S + NEED.format("a", "b") + NEED.format("b", "a"), r"These stages depend on each other: a, b"),
     ("folder: out\niterations: 2\nstages:\n" + TASKS, r"line 2: more than one iteration needs `next`"),
     (T + '    args: "--seed \'3"\n', r"line 7: a quote is open"),
     ("extends: q.yaml\nfolder: out\n", r"line 1: extends 'q.yaml', and there is no file"),
@@ -139,7 +139,7 @@ def test_a_file_is_laid_over_those_that_it_extends(tmp_path, steps):
     assert found["tasks"].flags == {"seed": 7, "output_path": "mine/t.jsonl", "num_tasks": 5}
     assert found["other"].flags == {"input_path": "i", "output_path": "c"}  # nothing of what ran there before
     (tmp_path / "base.yaml").write_text("extends: p.yaml\n")
-    with pytest.raises(UsageError, match=r"p\.yaml extends itself, by way of .*base\.yaml"):
+    with pytest.raises(UsageError, match=r"p\.yaml extends itself, through .*base\.yaml"):
         steps("extends: base.yaml\nfolder: mine\n")
 
 

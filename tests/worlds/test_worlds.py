@@ -117,7 +117,7 @@ def test_the_published_sample_loads(shared):
         (".", "'.' is a folder"),
         ("mini:valid", "Use 'mini:train', 'mini:dev' or 'mini:test'"),
         ("mini", "Use 'mini:train', 'mini:dev' or 'mini:test'"),
-        (f"{HUB}:dev", "splits 'test' and 'train', not 'dev'"),
+        (f"{HUB}:dev", "splits 'test' and 'train', but not 'dev'"),
     ],
 )
 def test_a_source_that_does_not_exist_is_named_with_what_would_work(source, message):

@@ -93,7 +93,7 @@ class ClipEmbedder:
             ) from error
         if not hasattr(self._model, "get_image_features"):
             raise UsageError(
-                f"--clip_model {model!r} is no CLIP or SigLIP model: it has no picture features."
+                f"--clip_model {model!r} is not a CLIP or SigLIP model: it has no picture features."
             )
         self._model.to(self._device).eval()
 

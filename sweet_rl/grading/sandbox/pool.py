@@ -83,7 +83,7 @@ def check_protection(layers: Collection[str], *, unsafe: bool) -> None:
             f"Answers cannot be kept away from {', '.join(missing)} here (active: {', '.join(layers)}). "
             "On Linux, allow user namespaces (sysctl kernel.unprivileged_userns_clone=1, or "
             "kernel.apparmor_restrict_unprivileged_userns=0), or use a kernel with Landlock (5.13 or newer). "
-            "--unsafe_no_sandbox runs the answers all the same: only for code that you trust."
+            "--unsafe_no_sandbox runs the answers without protection: only for code that you trust."
         )
 
 
@@ -389,7 +389,7 @@ class Sandbox:
             if (layers := tuple(worker.layers())) != self.layers:
                 raise SandboxError(
                     f"A new worker is protected by {', '.join(layers)}, the others by {', '.join(self.layers)}. "
-                    "Have the machine's settings changed? Start again."
+                    "Did the machine's settings change? Start again."
                 )
             worker.is_up, worker.deadline = True, self._time.now() + PATIENCE_S
             return
@@ -415,8 +415,8 @@ class Sandbox:
         self._deaths += 1
         if self._deaths > _MAX_DEATHS + len(self._workers):
             raise SandboxError(
-                f"{self._deaths} workers of the sandbox have died one after the other before they could show "
-                "that they can work: is the machine out of memory? The last one's words: "
+                f"{self._deaths} workers of the sandbox died in a row before they could do any work: is the machine "
+                "out of memory? The last one printed: "
                 f"{worker.last_words() or 'none'}"
             )
 

@@ -91,11 +91,9 @@ class ReflectFlags(Compatible):
     save_steps: int = flag(100, "updates or iterations between two checkpoints.", at_least=1)
     save_total_limit: int = flag(10, "checkpoints of fine-tuning to keep at most.", at_least=1)
     logging_steps: int = flag(10, "updates or iterations averaged in each log line.", at_least=1)
-    cache_dir: str = flag("model/", "where downloaded models are kept.")
+    cache_dir: str = flag("model/", "folder for downloaded models.")
     env: str = flag(
-        first_for("reflect"),
-        "the world: its name, the published one too, or module:WORLD.",
-        aliases=("world",),
+        first_for("reflect"), "world: its name, its published name, or module:WORLD.", aliases=("world",)
     )
     trainer: Literal["pg", "ppo"] = flag("pg", "pg (policy gradient) or ppo (needs a critic).")
     replay_buffer_size: int = flag(50, "successful episodes kept in the replay buffer.", at_least=0)

@@ -186,7 +186,7 @@ class LoadedGame:
             self._env = library.load(data, self)
         except (SystemExit, Exception) as error:  # noqa: BLE001 - whatever its parsers raise; the translator exits
             why = str(error) if isinstance(error, SystemExit) else f"{type(error).__name__}: {error}"
-            raise bad_game(source, f"is no PDDL problem of this domain ({why})") from None
+            raise bad_game(source, f"is not a PDDL problem of this domain ({why})") from None
         self._state: Any = self._env._pddl_state  # there is no other way to it
         self._first_facts = frozenset(self._state.facts)
         changing = {

@@ -103,7 +103,7 @@ def filter_repo(flags: FilterRepoFlags, /) -> None:
     ]
     for entry in repositories:
         if target.resolve().is_relative_to(entry.resolve()):
-            raise UsageError(f"The copies would go into {str(entry)!r}, which is being copied.")
+            raise UsageError(f"--output lies in {str(entry)!r}, which is to be copied: choose another.")
     copies = [copy for one in repositories if (copy := target / one.name).exists()]
     if copies and not flags.overwrite:
         raise UsageError(f"{str(copies[0])!r} exists; pass --overwrite or choose another --output.")

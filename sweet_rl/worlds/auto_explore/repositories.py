@@ -217,7 +217,7 @@ class Library:
             return self._known.setdefault(name, made.index())
         parts = name.strip("/").split("/")
         if name.startswith("/") or not {"", ".", ".."}.isdisjoint(parts):
-            raise UsageError(f"{name!r} is no name of a repository: it must lie in the folder of them.")
+            raise UsageError(f"{name!r} is not the name of a repository in this folder.")
         try:
             steps = [folder.joinpath(*parts[: depth + 1]) for depth in range(len(parts))]
             there = all(step.is_dir() and not step.is_symlink() for step in steps)

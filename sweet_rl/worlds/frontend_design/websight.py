@@ -66,7 +66,7 @@ def read_websight(source: str, limit: int) -> Iterator[PageRow]:
     if re.fullmatch(r"[\w.-]+/[\w.-]+", source) and path.suffix not in _SUFFIXES:
         return _from_hub(source, limit)
     raise UsageError(
-        f"{source!r} is no file and no folder that exists (looked in {str(Path.cwd())!r}). The rows can come "
+        f"{source!r} does not exist (looked in {str(Path.cwd())!r}). The rows can come "
         f"from a .parquet or .jsonl file, a folder of them, or the hub ({HUB_DATASET!r})."
     )
 
@@ -223,8 +223,8 @@ def refuse_to_overwrite(paths: Iterable[Path], flags: PageFlags) -> None:
     there = [str(path) for path in paths if path.is_file() and path.stat().st_size]
     if there and not (flags.to_continue or flags.overwrite):
         raise UsageError(
-            f"{there[0]!r} exists. Pass --to_continue to finish it (pages that were rendered are "
-            "not rendered again), --overwrite to start again, or choose another place."
+            f"{there[0]!r} exists. Pass --to_continue to resume it (rendered pages are not "
+            "rendered again), --overwrite to start again, or choose another path."
         )
 
 

@@ -173,7 +173,7 @@ class DesignOptions(DialogueOptions, RenderFlags, TempPath):
         if self.temp_path and any(Path(self.temp_path).glob("*.png")):
             raise UsageError(
                 f"--temp_path {self.temp_path!r} holds pictures of another run. Choose another folder, pass "
-                "--overwrite to draw over them, or --to_continue with that run's file."
+                "--overwrite to replace them, or --to_continue with that run's file."
             )
 
     def at_once(self, wanted: int) -> int:

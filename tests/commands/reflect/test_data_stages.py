@@ -332,7 +332,7 @@ def test_overwriting_copies_leaves_what_is_no_copy(here):
     filter_repo("repos", overwrite=True)
     assert (here / "data/auto_explore/repos_filtered/.git").is_dir()
     (here / "data/auto_explore/repos_filtered/service-1/mine.md").write_text("x")
-    with pytest.raises(UsageError, match="The copies would go into 'repos/service-1'"):
+    with pytest.raises(UsageError, match="--output lies in 'repos/service-1'"):
         filter_repo("repos", output="repos/service-1", overwrite=True)
 
 

@@ -261,7 +261,7 @@ class TestReadWebsight:
 
     @pytest.mark.parametrize("source", ["nowhere", "a/b/c", "some/rows.jsonl", "some/rows.parquet"])
     def test_a_source_that_does_not_exist_is_named(self, source):
-        with pytest.raises(UsageError, match=r"is no file and no folder.*HuggingFaceM4/WebSight"):
+        with pytest.raises(UsageError, match=r"does not exist.*HuggingFaceM4/WebSight"):
             read_websight(source, 9)
 
     def test_a_broken_line_is_named(self, tmp_path):
