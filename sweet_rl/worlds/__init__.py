@@ -213,7 +213,7 @@ def load_tasks(
         return tasks_in(one, source, limit=num_tasks, seed=seed)
     path = Path(source).expanduser()
     if not path.is_file():
-        what = "is a folder, not a file" if path.is_dir() else "is no file that exists"
+        what = "is a folder, not a file" if path.is_dir() else "does not exist"
         lists = ", ".join(one for each in all_worlds() for one in each.tasks.sources)
         raise UsageError(
             f"{source!r} {what} (looked in {str(Path.cwd())!r}). Tasks can be a path to a .jsonl file with ColBench "

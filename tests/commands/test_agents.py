@@ -55,7 +55,7 @@ def test_a_file_goes_on_with_the_same_reflections_only(tmp_path):
                 "reflection_base_url": "http://x/v1",
                 "reflection_api_key_var": "NO_SUCH",
             },
-            "'NO_SUCH', which is to hold the server's key, is not set",
+            "'NO_SUCH', which must hold the server's key, is not set",
         ),
     ],
 )

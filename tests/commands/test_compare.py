@@ -25,7 +25,7 @@ def test_a_page_is_written_only_where_one_is_asked_for(tmp_path, capsys):
     stage(*files)
     assert "success, %" in capsys.readouterr().out
     assert {path.name for path in tmp_path.iterdir()} == {"a.jsonl", "b.jsonl"}
-    with pytest.raises(UsageError, match=r"name it \.html"):
+    with pytest.raises(UsageError, match=r"must end in \.html"):
         stage(*files, html="page.json")
     stage(*files, html="page.html")
     assert {path.name for path in tmp_path.glob("page.*")} >= {"page.html", "page.json"}

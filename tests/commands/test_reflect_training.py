@@ -114,7 +114,7 @@ def test_ceiling_and_floors_are_measured_beside_checkpoints(tmp_path, monkeypatc
     assert measured[0]["levels"][0]["success"] == 1.0
     with pytest.raises(UsageError, match="There is no agent 'planer'"):
         evaluate("agent:planer", **told)
-    with pytest.raises(UsageError, match="reads no reflections"):
+    with pytest.raises(UsageError, match="does not read reflections"):
         evaluate("agent:planner+base", **told)
     with pytest.raises(UsageError, match="is no file"):
         evaluate("linear:nowhere.jsonl", **told)

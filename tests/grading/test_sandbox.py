@@ -343,7 +343,7 @@ def test_no_worker_is_replaced_by_one_with_less_protection(monkeypatch):
     with Sandbox(workers=1) as sandbox:
         monkeypatch.setattr(Worker, "next_child", lambda self: None)
         monkeypatch.setattr(Worker, "layers", lambda self: ["rlimits"])
-        with pytest.raises(SandboxError, match="machine's settings changed"):
+        with pytest.raises(SandboxError, match="machine's settings change"):
             run(sandbox, NOTHING, "1")
 
 

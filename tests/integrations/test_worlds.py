@@ -125,7 +125,7 @@ def test_repeats_are_counted_on_when_a_shared_world_opens_again():
         ({"human_url": 5}, "--human_url must be a text, got 5"),
         ({"options": "max_turns"}, "options of a world must be names with values, .* got 'max_turns'"),
         ({"grading": ["workers"]}, "grading of a world must be names with values"),
-        ({"tasks": "nowhere.jsonl"}, "'nowhere.jsonl' is no file that exists"),
+        ({"tasks": "nowhere.jsonl"}, "'nowhere.jsonl' does not exist"),
         ({"tasks": "twenty-questions"}, "'twenty-questions' holds tasks of a game: add --world twenty_questions"),
         ({"world": "twenty_questions", "tasks": "mini:test"}, "'mini:test' holds no tasks of twenty_questions"),
     ],

@@ -42,7 +42,7 @@ CIRCLE = (
 NEED = "  {0}:\n    run: generate_tasks\n    needs: {1}\n    with: {{output_path: {0}}}\n"
 WRONG = [
     ("", r"p\.yaml must be a mapping .* is empty"),
-    ("folder: [a\nstages: b\n", r"p\.yaml is no YAML: .* line 2"),
+    ("folder: [a\nstages: b\n", r"p\.yaml is not YAML: .* line 2"),
     ("stages:\n" + TASKS, r"line 1: a pipeline needs 'folder'"),
     ("folder: out\nstage:\n" + TASKS, r"line 2: a pipeline has no 'stage' \(did you mean stages\?\)"),
     ("folder: a\nvalues: {}\nfolder: b\n", r"line 3: 'folder' is defined twice"),

@@ -139,7 +139,7 @@ def test_a_full_disk_loses_nothing_that_was_there(tmp_path):
     first, second = done.stdout.splitlines()
     assert "Cannot write to" in first
     assert "--to_continue" in first
-    assert "The file is as it was before" in second
+    assert "The file is unchanged" in second
     assert [row["i"] for row in rows_of(path)] == list(range(9))  # as many whole rows as fit, of 110 bytes
     assert f"The {path.stat().st_size:,} bytes before are safe" in first
     assert os.listdir(tmp_path) == ["f.jsonl"]

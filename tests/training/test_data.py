@@ -37,7 +37,7 @@ def test_files_of_all_kinds_packed_ones_and_tables(tmp_path, shared):
     assert len(read(tmp_path / "a.jsonl", max_samples=1)) == 1
     packed = tmp_path / "a.jsonl.gz"
     packed.write_bytes(packed.read_bytes()[:-9])
-    with pytest.raises(UsageError, match="is cut or no gzip file"):
+    with pytest.raises(UsageError, match="is truncated or not a gzip file"):
         read(packed)
     rows = read(shared / "cases/data/p.parquet")
     assert [row.line for row in rows] == [1, 2, 3, 4]

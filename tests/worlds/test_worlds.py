@@ -113,7 +113,7 @@ def test_the_published_sample_loads(shared):
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("nowhere.jsonl", r"'nowhere.jsonl' is no file that exists.*mini:train.*collaborative_agent_bench"),
+        ("nowhere.jsonl", r"'nowhere.jsonl' does not exist.*mini:train.*collaborative_agent_bench"),
         (".", "'.' is a folder"),
         ("mini:valid", "Use 'mini:train', 'mini:dev' or 'mini:test'"),
         ("mini", "Use 'mini:train', 'mini:dev' or 'mini:test'"),

@@ -297,7 +297,7 @@ def test_wrong_flags_are_refused_before_anything_is_made(here, work, message):
 def test_a_world_that_cannot_be_measured_so_says_why(here):
     for flags, message in (
         ({"scenario": "auto_explore"}, "auto_explore has no expert"),
-        ({"scenario": "lantern", "random": True}, "lantern offers no labels"),
+        ({"scenario": "lantern", "random": True}, "lantern has no labels"),
         ({"scenario": "alfworld", "extra": "full"}, "--extra belongs to the world dangerous_taxi"),
     ):
         with pytest.raises(UsageError, match=message):

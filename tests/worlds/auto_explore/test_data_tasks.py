@@ -218,7 +218,7 @@ def test_odd_entries_are_left_out_and_never_followed(tmp_path, capsys):
     _, _, left_out = capsys.readouterr().out.partition("Left out: ")
     odd = {"3 link or special file", "1 control character in name", "1 not UTF-8 text", "1 name"}
     assert {*left_out.strip().split(", ")} == odd
-    with pytest.raises(UsageError, match="being copied"):
+    with pytest.raises(UsageError, match="which is to be copied"):
         filter_repo(str(tmp_path / "in"), output=str(source / "out"))
     with pytest.raises(UsageError, match="no folder"):
         filter_repo(str(tmp_path / "gone"), output=str(tmp_path / "out"))
