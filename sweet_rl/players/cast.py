@@ -363,7 +363,7 @@ class Cast:
                 USERS.find(model)
             elif named and self.world.user.by == "oracle" and model in here[::2]:
                 raise UsageError(
-                    f"--env_model {model} is an oracle in this process, but {PLACE_FLAGS} name a server. Leave out one of them."
+                    f"--env_model {model} is an oracle in this process, but {PLACE_FLAGS} name a server. Leave one of them out."
                 )
             elif not named and model not in here:
                 here = (*here, *USERS.names())
