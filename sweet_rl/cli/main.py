@@ -59,7 +59,7 @@ COMMANDS = {
     "fetch_model": "commands.models: Put a small pretrained model, SmolLM2-135M-Instruct, into the user's cache.",
     "make_policy": "learning.commands: Make a starting policy for any world: it imitates scripted agents, or a teacher.",
     "learn": "learning.commands: Improve a policy in any world by SWEET-RL, DPO, rejection fine-tuning, ArCHer or filtered cloning.",
-    "make_embedded_agent": "mini.pretraining: Train the embedded agent of the mini worlds from scratch.",
+    "make_embedded_agent": "mini.pretraining: Train the embedded agent of the mini benchmark from scratch.",
     "demo": "studies.demos: Run the whole pipeline on the embedded defaults: tasks, dialogues, grades, report.",
     "demo_archer": "studies.demos: Learn online on the embedded defaults: ArCHer and its baselines play a question game.",
     "demo_reflect": "studies.demos: Run Reflect-RL and its baselines from scratch, in one world or several.",

@@ -18,6 +18,10 @@ class PolicyFlags(WorldName, OutputDir, Pretrain, MaxTokens, Seeded):
         "",
         "episodes to imitate: files of sweet-rl simulate_interactions, separated by commas; default: the world's scripted agents play some.",
     )
+    agents: str = flag(
+        "",
+        "scripted agents to imitate, separated by commas; default: all that are not told the solution.",
+    )
     episodes: int = flag(1000, "episodes that each scripted agent plays.", at_least=1)
     steps: int = flag(600, "updates of 32 episodes each, when a model is trained from scratch.", at_least=1)
 
@@ -44,7 +48,7 @@ class LearningFlags(WorldName, OutputDir, MaxTokens, Seeded):
     "output_dir",
     defaults={"pretrain": EMBEDDED, "max_tokens": 64},
     helps={
-        "output_dir": "folder for the policy; its subfolder `made` holds what it was made from.",
+        "output_dir": "folder for the policy; what it was made from is beside it, in OUTPUT_DIR.made.",
         "pretrain": "model to train: embedded (a tiny model, trained from scratch on two cores), smollm2, a folder or a hub name.",
     },
     only={"max_tokens": None},

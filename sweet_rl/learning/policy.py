@@ -1,44 +1,44 @@
 """A policy to begin with, for any world and every method: it imitates the world's scripted agents, or a teacher's episodes.
 
-Made from nothing ("embedded") it is a tiny Llama with words of the demonstrations as tokens, trained with Muon: AdamW alone does not
-teach it to copy in the same time. Half of what it reads stands behind the hidden solution, so that a critic that begins with it can
-read one. A pretrained model is fine-tuned by `train_sft`.
+Made from nothing ("embedded") it is a tiny Llama whose tokens are words of the demonstrations, trained with Muon: with AdamW it needs
+four times the steps to learn to copy. Half of the texts it reads begin with the hidden solution, so that a critic that begins with it
+can read one. A pretrained model is fine-tuned by `train_sft`.
 """
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sweet_rl import tracking
 from sweet_rl.chat import EMBEDDED
-from sweet_rl.errors import UsageError
+from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.flags import listed
 from sweet_rl.interface import grade, simulate
 from sweet_rl.learning.gates import anyhow, plays, required, returns_of
-from sweet_rl.mini.pretraining import Phase, PretrainingTexts, Text
+from sweet_rl.mini.pretraining import PRETRAINING_TEXTS, Phase, PretrainingTexts, Text
 from sweet_rl.pipelines.running import run_steps
-from sweet_rl.pipelines.steps import Step, in_rounds
+from sweet_rl.pipelines.steps import Step
 from sweet_rl.records import load_trajectories, replace_rows
-from sweet_rl.types import Message, Trajectory
-from sweet_rl.worlds import World, load_tasks, world_of
+from sweet_rl.types import Message, Task, Trajectory
+from sweet_rl.worlds import AgentRequest, World, load_tasks, world_of
 
 if TYPE_CHECKING:
     from sweet_rl.learning.commands import PolicyFlags
 
 STEPS: Final = 600  # updates of 32 demonstrations, of a policy made from nothing
-MADE: Final = "made"  # folder of what a policy was made of, inside its own
-WORDS: Final = r" ?[\p{L}\p{N}_:]+|\s+|[^\s\p{L}\p{N}_:]"
+WORDS: Final = r" ?[\p{L}\p{N}_:]+|\s+|[^\s\p{L}\p{N}_:]"  # what is one token at most
 _LEARNING_RATE, _MUON = 2e-3, 0.02
-_DEVELOPMENT, _TASKS = (
-    0.2,
-    100,
-)  # share of the training tasks that are set aside to choose by, and how many at most
+# The development tasks, to choose settings by: a share of the training tasks, and so many at most.
+_DEVELOPMENT, _TASKS = 0.2, 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class Split:
 
 
 def split_tasks(world: World, folder: Path) -> Split:
-    """Write the files, unless they are there. A world of few training tasks chooses by these.
+    """Write the files, unless they are there. A world with few training tasks chooses by these.
 
     Raises:
         UsageError: a list is empty, two tasks have one name, or tasks are of another world.
@@ -66,12 +66,8 @@ def split_tasks(world: World, folder: Path) -> Split:
                 f"{source} {what}. `rows` of {world.name} must give tasks, each with a `task_id` of its own."
             )
     number = min(_TASKS, int(_DEVELOPMENT * len(train)))
-    dev = train[-number:] if number >= 5 else train
-    for path, tasks in (
-        (split.train, train[:-number] if number >= 5 else train),
-        (split.dev, dev),
-        (split.test, test),
-    ):
+    dev, train = (train[-number:], train[:-number]) if number >= 5 else (train, train)
+    for path, tasks in ((split.train, train), (split.dev, dev), (split.test, test)):
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             replace_rows(path, [dict(task.row) for task in tasks])
@@ -79,34 +75,59 @@ def split_tasks(world: World, folder: Path) -> Split:
 
 
 def played(name: str, tasks: Path, output: Path, **flags: object) -> list[Step]:
-    """Episodes of some agent, with their rewards, as steps."""
-    stage, given = (
-        world_of(name).scores.stage,
-        {"world": name, "quiet": True, "num_tasks": 1_000_000, **flags},
-    )
+    """The steps that write and grade episodes of an agent; a simulated human is the one that needs no model."""
+    world = world_of(name)
+    given = {"world": name, "quiet": True, "num_tasks": 1_000_000, **flags}
+    if world.user.by == "human" and world.user.scripted:
+        given["env_model"] = "scripted"
     steps = [Step(output.name, "simulate_interactions", (str(tasks), str(output)), given)]
-    if stage != "evaluate_games":  # rewards come as it is played
+    if world.scores.stage != "evaluate_games":  # which would only report what the world has rewarded
         graded = {"k": flags.get("repeats", 1), "overwrite": True}
-        steps.append(Step(f"{output.stem}.graded", stage, (str(output),), graded, needs=(output.name,)))
+        name = f"{output.stem}.graded"
+        steps.append(Step(name, world.scores.stage, (str(output),), graded, needs=(output.name,)))
     return steps
 
 
-def demonstrated(name: str, split: Split, folder: Path, episodes: int, seed: int) -> list[Step]:
-    """Demonstrations by each of the world's scripted agents, as steps."""
-    world = world_of(name)
-    if not world.agents:
+def able(world: World, tasks: Sequence[Task], agents: Iterable[str]) -> list[str]:
+    """Those of these scripted agents that can play the tasks; says why the others cannot."""
+
+    async def make(name: str) -> None:
+        made: Any = world.make_agent(AgentRequest(name=name, tasks=tasks, options=world.options()))
+        await (await made if inspect.isawaitable(made) else made).close()
+
+    found = []
+    for name in agents:
+        try:
+            asyncio.run(make(name))
+            found.append(name)
+        except UsageError as error:
+            print(f"{name} is left out: {error}", flush=True)
+    return found
+
+
+def demonstrations(flags: PolicyFlags, split: Split, folder: Path) -> list[Step]:
+    """Episodes of scripted agents on the training tasks, as steps."""
+    world, tasks, wanted = world_of(flags.world), load_tasks(split.train), listed(flags.agents)
+    agents = able(world, tasks, wanted or [name for name in world.agents if name not in world.told])
+    if not agents or len(agents) < len(wanted):
         raise UsageError(
-            f"{world.name} has no scripted agent to imitate: name some in `agents` of the World and make them in `make_agent`, or give "
-            "episodes of a teacher with --demonstrations FILE (sweet-rl simulate_interactions with --agent_model NAME --agent_base_url URL)."
+            f"{world.name} has no scripted agent {'to imitate' if not wanted else flags.agents}: name some in `agents` of the World and "
+            "make them in `make_agent`, or give episodes of a teacher with --demonstrations FILE (sweet-rl simulate_interactions with "
+            "--agent_model NAME --agent_base_url URL)."
         )
-    repeats = math.ceil(episodes / len(load_tasks(split.train)))
+    how = {"repeats": math.ceil(flags.episodes / len(tasks)), "seed": flags.seed}
+    if flags.episodes < len(tasks):
+        how["num_tasks"] = flags.episodes
     return [
         step
-        for agent in world.agents
-        for step in played(
-            name, split.train, folder / f"{agent}.jsonl", agent_model=agent, repeats=repeats, seed=seed
-        )
+        for agent in agents
+        for step in played(flags.world, split.train, folder / f"{agent}.jsonl", agent_model=agent, **how)
     ]
+
+
+def made_beside(folder: Path) -> Path:
+    """Where what a policy was made of lies: not in its folder, whose digest would then change without the policy."""
+    return folder.with_name(f"{folder.name}.made")
 
 
 def read_demonstrations(files: Sequence[str]) -> list[Trajectory]:
@@ -117,10 +138,10 @@ def read_demonstrations(files: Sequence[str]) -> list[Trajectory]:
     return found
 
 
-def texts_of(shown: Sequence[Trajectory], prompt: Path, steps: int) -> PretrainingTexts:
-    """What a policy made from nothing reads: demonstrations, every second one behind its solution."""
-    texts = [Text(_messages(one)) for one in shown]
-    told = [Text(_messages(one), one.task.ground_truth) for one in shown if one.task.ground_truth]
+def texts_of(episodes: Sequence[Trajectory], prompt: Path, steps: int) -> PretrainingTexts:
+    """What a policy made from nothing reads: the episodes, every second time with the solution in front."""
+    texts = [Text(_messages(one)) for one in episodes]
+    told = [Text(_messages(one), one.task.ground_truth) for one in episodes if one.task.ground_truth]
 
     def drawn(rng: Random) -> Iterator[Text]:
         while True:
@@ -146,56 +167,46 @@ def make_policy(flags: PolicyFlags) -> None:
         UsageError: there is nothing to imitate, or a gate fails.
     """
     name, folder, seed = flags.world, Path(flags.output_dir), flags.seed
-    world, made, given = world_of(name), folder / MADE, listed(flags.demonstrations)
+    world, made, files = world_of(name), made_beside(folder), listed(flags.demonstrations)
     split = split_tasks(world, made / "tasks")
-    shown = [] if given else demonstrated(name, split, made, flags.episodes, seed)
-    files = list(given) or [str(made / f"{agent}.jsonl") for agent in world.agents]
+    own_texts = flags.pretrain == EMBEDDED and world.name in PRETRAINING_TEXTS and not flags.agents
+    if not files and not own_texts:
+        shown = demonstrations(flags, split, made)
+        run_steps(shown, made, fresh=False, small=True)
+        files = [str(step.words[1]) for step in shown if step.run == "simulate_interactions"]
     if flags.pretrain == EMBEDDED:
-        learned = Step(
-            "imitate",
-            f"{__name__}:imitate",
-            (name, ",".join(files), str(folder)),
-            {"steps": flags.steps, "seed": seed},
-        )
+        words, how = (name, ",".join(files), str(folder)), {"steps": flags.steps, "seed": seed}
+        learned = Step("imitate", f"{__name__}:imitate", words, how)
     else:
-        training = {
-            "pretrain": flags.pretrain,
-            "dataset": ",".join(files),
-            "save_path": folder,
-            "ckpt_path": made / "checkpoints",
-        }
-        learned = Step(
-            "imitate",
-            "train_sft",
-            (),
-            training | {"max_len": 4096, "learning_rate": 2e-5, "quiet": True, "seed": seed},
-        )
-    start = played(
-        name,
-        split.dev,
-        made / "start.jsonl",
-        agent_model=folder,
-        max_tokens=flags.max_tokens,
-        repeats=2,
-        seed=seed,
+        how = {"pretrain": flags.pretrain, "dataset": ",".join(files), "save_path": folder}
+        how |= {"ckpt_path": made / "checkpoints", "max_len": 4096, "learning_rate": 2e-5, "seed": seed}
+        learned = Step("imitate", "train_sft", (), how)
+    run_steps([learned], made)  # for as long as it takes, with its progress in sight
+    start = made / "start.jsonl"
+    how = {"agent_model": folder, "max_tokens": flags.max_tokens, "repeats": 2, "seed": seed}
+    try:
+        run_steps(played(name, split.dev, start, **how), made, fresh=False, small=True)
+    except ServiceError:  # also where it never ends its turns, which the gates tell better
+        if not start.exists():
+            raise
+    floor = simulate(
+        world, split.dev, agent=anyhow(read_demonstrations(files or [str(start)])), repeats=2, seed=seed
     )
-    chain = in_rounds([[(*shown, learned, *start)]])
-    run_steps(chain, made, fresh=False, small=True)
-    by_chance = simulate(world, split.dev, agent=anyhow(read_demonstrations(files)), repeats=2, seed=seed)
-    floor = returns_of(grade(by_chance), world, "turns by chance")
-    required(plays(load_trajectories(made / "start.jsonl"), floor, world))
+    required(plays(load_trajectories(start), returns_of(grade(floor), world, "turns by chance"), world))
 
 
 def imitate(world: str, demonstrations: str, output: str, *, steps: int = STEPS, seed: int = 0) -> None:
-    """Make a policy from nothing; several files of demonstrations have commas between them."""
+    """Make a policy from nothing, of files with commas between them; of none, by the world's own texts."""
     from sweet_rl.mini.embedded_agent import make_agent
 
-    for file in demonstrations.split(","):
+    folder, files, known = Path(output), listed(demonstrations), world_of(world)
+    for file in files:
         tracking.reads("demonstrations", file)
-    folder = Path(output)
     tracking.writes(folder, folder=True)
-    played = world_of(world)
-    prompt = folder / MADE / "system_prompt.txt"
-    prompt.parent.mkdir(parents=True, exist_ok=True)
-    prompt.write_text(played.system_prompt)
-    make_agent(folder, texts_of(read_demonstrations(demonstrations.split(",")), prompt, steps), seed=seed)
+    prompt = made_beside(folder) / "system_prompt.txt"
+    prompt.write_text(known.system_prompt)
+    if files:
+        make_agent(folder, texts_of(read_demonstrations(files), prompt, steps), seed=seed)
+    else:
+        texts: PretrainingTexts = resolve_name(PRETRAINING_TEXTS[known.name])
+        make_agent(folder, replace(texts, rules=str(prompt), card=""), seed=seed, steps=steps / STEPS)

@@ -1,4 +1,4 @@
-"""Pre-training texts of our tiny models for a world, and those of the question games; a large model needs none."""
+"""What a tiny model made from nothing reads before it plays, and the command that makes the packaged one."""
 
 from __future__ import annotations
 
@@ -14,11 +14,8 @@ from sweet_rl import tracking
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import UsageError, missing_package
 from sweet_rl.flags.shared import OutputDir, Overwriting, Quiet, Seeded, WorldName
-from sweet_rl.mini.objects.asker import ObjectAsker
-from sweet_rl.mini.objects.oracle import ObjectOracle
-from sweet_rl.rollout import rollout, schedule
-from sweet_rl.types import Message, Trajectory
-from sweet_rl.worlds import first_for, load_tasks, world_of, world_with
+from sweet_rl.types import Message
+from sweet_rl.worlds import first_for, world_with
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,45 +89,8 @@ class PretrainingTexts:
     pieces: str = r'    if "\w+" in \w+:\n        \w+ \+= \d+\n|\n\n|[^\n]*\n|[^\n]+'
 
 
-def asked_games(rng: Random, *, games: int = 200, skill: float = 0.3) -> list[Text]:
-    """Games about each of ten words, in random order; most questions are any question."""
-    tasks = load_tasks("twenty-questions:ten")
-    asker = ObjectAsker([task.hidden_information for task in tasks], skill=skill)
-    world = world_of("twenty_questions")
-    played: list[Text] = []
-
-    async def keep(trajectory: Trajectory) -> None:  # without the prompts that its turns carry
-        played.append(Text(tuple(Message(one.role, one.content) for one in trajectory.dialogue_history[:-1])))
-
-    async def play() -> None:
-        async with world.open(world.options(), ObjectOracle()) as make_env:
-            episodes = schedule(tasks, games, seed=rng.getrandbits(31))
-            await rollout(episodes, make_env=make_env, policy=asker, on_finished=keep, concurrency=1)
-
-    import asyncio  # which is not loaded for help
-
-    asyncio.run(play())
-    rng.shuffle(played)
-    return played
-
-
-def _games(rng: Random) -> Iterator[Text]:
-    played = asked_games(rng)
-    while True:
-        yield rng.choice(played)
-
-
-QUESTION_GAME: Final = PretrainingTexts(
-    "llm_agent_twenty_questions_prompt",
-    lambda: iter(asked_games(Random(0), games=100, skill=0.0)),  # the same for every agent
-    (Phase("games", _games, 200, 32, 2e-3),),
-)
-
-
-PRETRAINING_TEXTS = {  # What an agent reads before it plays a world, by the world's name
-    "code": "sweet_rl.mini.backend.pretraining:TEXTS",
-    "twenty_questions": "sweet_rl.mini.pretraining:QUESTION_GAME",
-}
+PRETRAINING_TEXTS: Final = {"code": "sweet_rl.mini.backend.pretraining:TEXTS"}
+"""What an agent made from nothing reads, by the world's name; of other worlds it reads demonstrations (`learning.policy`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,16 +111,17 @@ class AgentMakingFlags(OutputDir, WorldName, Seeded, Overwriting, Quiet):
     narrow={"world": {"aliases": ()}},
 )
 def make_embedded_agent(flags: AgentMakingFlags, /) -> None:
-    """Train an embedded agent from scratch: a tiny Llama that can play a small world.
+    """Train the embedded agent of the mini benchmark from scratch: a tiny Llama, ten minutes on one core.
 
-    It is trained on texts that the world provides (docs/world_code.md). Training takes ten minutes on one
-    core for the mini benchmark, where seed 0 gives the packaged agent, and a minute or two for a question
-    game. An agent of the mini benchmark must pass checks, whose figures are in its README.md and
-    figures.json.
+    Seed 0 gives the packaged agent; docs/world_code.md says what it is trained on. It must pass checks, whose figures are in its
+    README.md and figures.json. For any other world: sweet-rl make_policy.
     """
     world = world_with(flags.world)
     if world.name not in PRETRAINING_TEXTS:
-        raise UsageError(f"{world.name} has nothing that a tiny model could read before it plays.")
+        raise UsageError(
+            f"{world.name} has no texts of its own for a tiny model. `sweet-rl make_policy {flags.world} {flags.output_dir}` lets one "
+            "imitate its scripted agents."
+        )
     folder = Path(flags.output_dir)
     if (folder / "config.json").exists() and not flags.overwrite:
         raise UsageError(

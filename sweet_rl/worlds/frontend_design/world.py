@@ -216,6 +216,7 @@ class FrontendDesign(Dialogue):
     )
     system_prompt = load_prompt("llm_agent_html_prompt")
     agents: ClassVar = {"improver": {}, "generic": {}, "blank": {}, "target": {}}
+    told = ("target",)
     user = Answers(
         by="human",
         scripted="sweet_rl.mini.frontend.human:ScriptedViewer",
