@@ -39,7 +39,7 @@ from sweet_rl.learning.gates import (
     returns_of,
     shown,
 )
-from sweet_rl.learning.policy import Split, played, split_tasks
+from sweet_rl.learning.policy import Split, able, played, split_tasks
 from sweet_rl.pipelines.running import run_steps, seconds_of
 from sweet_rl.pipelines.steps import Step
 from sweet_rl.policies.transformers import TransformersPolicy
@@ -48,7 +48,7 @@ from sweet_rl.preferences.pairs import draw_pairs
 from sweet_rl.records import load_trajectories, read_rows, replace_file, replace_rows
 from sweet_rl.statistics import mean_over_tasks
 from sweet_rl.types import Trajectory
-from sweet_rl.worlds import World, world_of
+from sweet_rl.worlds import World, load_tasks, world_of
 
 REPEATS: Final = 8  # episodes of a training task, from which pairs are made
 _DEV_REPEATS, _TEST_TASKS, _TEST_REPEATS = 4, 200, 2
@@ -326,7 +326,7 @@ def learn(run: Run) -> None:
     first = run.played(run.start, split.dev, "start.dev.jsonl", repeats=_DEV_REPEATS)
     scripted = {
         agent: played(run.world, split.dev, run.path(f"{agent}.dev.jsonl"), agent_model=agent)
-        for agent in world.agents
+        for agent in able(world, load_tasks(split.dev), world.agents)
     }
     run.run([*first, *chain.from_iterable(scripted.values())])
     start = load_trajectories(run.path("start.dev.jsonl"))

@@ -168,7 +168,7 @@ def anyhow(episodes: Iterable[Trajectory]) -> Policy:
 
 def plays(start: Sequence[Trajectory], floor: Returns, world: World) -> Iterable[Gate]:
     """Whether a policy to begin with can begin: its turns are turns, it does not repeat itself, it beats chance."""
-    habits, returns = habits_of(start), returns_of(start, world, "the policy")
+    habits = habits_of(start)
     demonstrate = "Give more demonstrations (--episodes), train for longer (--steps) or begin with a larger model (--pretrain)."
     yield Gate(
         "the policy takes turns",
@@ -182,6 +182,7 @@ def plays(start: Sequence[Trajectory], floor: Returns, world: World) -> Iterable
         f"{habits.repeated:.0%} of its turns",
         demonstrate,
     )
+    returns = returns_of(start, world, "the policy")
     found = compared(returns, floor)
     text = f"return {shown(returns)}, of turns by chance {shown(floor)}, difference {_with_interval(found)}"
     yield Gate("it is better than chance", found.sign > 0, text, demonstrate)

@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from pkgutil import resolve_name
 from random import Random
@@ -186,9 +187,10 @@ def make_policy(flags: PolicyFlags) -> None:
     how = {"agent_model": folder, "max_tokens": flags.max_tokens, "repeats": 2, "seed": seed}
     try:
         run_steps(played(name, split.dev, start, **how), made, fresh=False, small=True)
-    except ServiceError:  # also where it never ends its turns, which the gates tell better
-        if not start.exists():
-            raise
+    except ServiceError:
+        if start.exists():  # a policy that never ends a turn fills its context: the gate says what to do
+            required(islice(plays(load_trajectories(start), {}, world), 1))
+        raise
     floor = simulate(
         world, split.dev, agent=anyhow(read_demonstrations(files or [str(start)])), repeats=2, seed=seed
     )

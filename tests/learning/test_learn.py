@@ -7,6 +7,9 @@ import pytest
 
 from sweet_rl.cli import load
 from sweet_rl.errors import UsageError
+from sweet_rl.learning.commands import PolicyFlags
+from sweet_rl.learning.policy import demonstrations, split_tasks
+from sweet_rl.worlds import world_of
 from tests.conftest import ROOT
 from tests.tiny_models import save_tiny_llama
 
@@ -76,3 +79,43 @@ def test_a_world_without_scripted_agents_asks_for_demonstrations(beside_the_worl
             load("make_policy")("bare:WORLD", "start")
     finally:
         sys.path.remove(str(tmp_path))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_policy_is_not_made_again_and_may_be_with_other_settings(beside_the_worlds, tmp_path, capsys):
+    steps, made = {"imitate": 0}, []
+    for number in (2, 2, 3):
+        with pytest.raises(UsageError, match=r"Stopped, since not: the policy takes turns\. .* \(--steps\)"):
+            load("make_policy")("number:WORLD", "start", steps=number, episodes=200, max_tokens=8)
+        said = capsys.readouterr().out
+        steps["imitate"] += "[1/1] imitate: done" not in said
+        assert ("start.jsonl: done" in said) == (len(made) == 1)
+        made.append((tmp_path / "start/model.safetensors").read_bytes())
+    assert steps["imitate"] == 2 and made[0] == made[1] != made[2]
+
+
+@pytest.mark.parametrize(
+    ("world", "episodes", "given", "agents", "num_tasks", "repeats"),
+    [
+        ("twenty_questions", 20, "", ["asker", "hasty", "namer", "random"], 20, 1),  # best plays twenty words
+        ("twenty_questions", 150, "namer", ["namer"], 1_000_000, 2),
+        ("code", 40, "", ["questioner", "expert", "random"], 40, 1),  # nobody who is told the function
+    ],
+)
+def test_who_is_imitated_and_how_often(world, episodes, given, agents, num_tasks, repeats, tmp_path, capsys):
+    flags = PolicyFlags(world=world, output_dir="x", pretrain="x", agents=given, episodes=episodes)
+    steps = demonstrations(flags, split_tasks(world_of(world), tmp_path), tmp_path)
+    shown = [step for step in steps if step.run == "simulate_interactions"]
+    assert [step.flags["agent_model"] for step in shown] == agents
+    assert {(step.flags["num_tasks"], step.flags["repeats"]) for step in shown} == {(num_tasks, repeats)}
+    if world == "code":  # without a server for the human, and graded
+        assert {step.flags["env_model"] for step in shown} == {"scripted"} and len(steps) == 6
+    elif not given:
+        assert "best is left out: The best play is known for 1 to 20 words" in capsys.readouterr().out
+
+
+def test_an_agent_that_is_wanted_has_to_play(tmp_path):
+    flags = PolicyFlags(world="twenty_questions", output_dir="x", pretrain="x", agents="best,asker")
+    with pytest.raises(UsageError, match=r"twenty_questions has no scripted agent best,asker"):
+        demonstrations(flags, split_tasks(world_of("twenty_questions"), tmp_path), tmp_path)

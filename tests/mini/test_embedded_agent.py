@@ -19,8 +19,7 @@ from sweet_rl.mini.backend import extras, pretraining
 from sweet_rl.mini.backend.extras import Verdict, judge
 from sweet_rl.mini.backend.pretraining import figures
 from sweet_rl.mini.embedded_agent import Reader, check_gates, make_agent, train_tokenizer, written_for
-from sweet_rl.mini.pretraining import QUESTION_GAME, Figure, Phase, asked_games, make_embedded_agent
-from sweet_rl.types import Message
+from sweet_rl.mini.pretraining import Figure, Phase, make_embedded_agent
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +105,22 @@ def test_a_phase_goes_on_until_its_gate_passes_and_the_card_has_the_figure(tmp_p
     assert "--seed 0" in card
 
 
+def test_long_texts_are_read_in_parts_and_teach_the_same(tmp_path, monkeypatch):
+    weights = []
+    for tokens in (2**15, 700):  # all of a batch at once, or some of its texts
+        monkeypatch.setattr(embedded_agent, "_TOKENS", tokens)
+        texts = replace(
+            pretraining.TEXTS,
+            phases=(Phase("drills", pretraining.drills, 2, 8, 1e-3),),
+            figures=None,
+            once=(),
+        )
+        make_agent(tmp_path / str(tokens), texts, seed=0, quiet=True)
+        model = AutoModelForCausalLM.from_pretrained(tmp_path / str(tokens))
+        weights.append(torch.nn.utils.parameters_to_vector(model.parameters()))
+    assert 0 < (weights[0] - weights[1]).abs().mean() < 1e-6
+
+
 @pytest.mark.slow
 def test_a_phase_has_a_limit_and_the_error_has_the_figure(tmp_path):
     with pytest.raises(
@@ -131,27 +146,8 @@ def test_an_agent_that_fails_a_gate_is_refused_with_the_figure(tmp_path):
         check_gates(str(tmp_path), quick)
 
 
-def test_games_to_read_are_won_or_lost_games_about_all_ten_words():
-    games = asked_games(Random(0), games=3)
-    assert len(games) == 30
-    for game in games:
-        assert game.messages[0] == Message("user", "Questions:\n")
-        assert game.messages[-1].role == "assistant"  # what is learnt is the agent's
-        assert all(type(message) is Message for message in game.messages)
-    assert len({game.messages[-1].content for game in games}) >= 10
-
-
-@pytest.mark.slow
-def test_the_agent_of_the_game_reads_a_question_as_one_token(tmp_path):
-    make_agent(tmp_path, QUESTION_GAME, seed=0, steps=0.01, quiet=True)
-    chat = TokenizerChat.from_pretrained(tmp_path)
-    question = asked_games(Random(1), games=1)[0].messages[1].content
-    assert len(chat.encode(question)) == 1
-    assert AutoModelForCausalLM.from_pretrained(tmp_path).config.vocab_size == len(chat.tokenizer)
-
-
 def test_a_world_without_texts_has_no_embedded_agent(tmp_path):
     for world in ("lantern", "alfworld-data"):
-        with pytest.raises(UsageError, match="has nothing that a tiny model could read"):
+        with pytest.raises(UsageError, match="has no texts of its own for a tiny model"):
             make_embedded_agent(str(tmp_path / "agent"), world=world)
     assert not (tmp_path / "agent").exists()
