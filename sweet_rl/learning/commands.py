@@ -19,8 +19,7 @@ class PolicyFlags(WorldName, OutputDir, Pretrain, MaxTokens, Seeded):
         "episodes to imitate: files of sweet-rl simulate_interactions, separated by commas; default: the world's scripted agents play some.",
     )
     agents: str = flag(
-        "",
-        "scripted agents to imitate, separated by commas; default: all that are not told the solution.",
+        "", "scripted agents to imitate, separated by commas; default: all that are not told the solution."
     )
     episodes: int = flag(1000, "episodes that each scripted agent plays.", at_least=1)
     steps: int = flag(600, "updates of 32 episodes each, when a model is trained from scratch.", at_least=1)

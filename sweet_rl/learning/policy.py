@@ -170,14 +170,14 @@ def make_policy(flags: PolicyFlags) -> None:
     name, folder, seed = flags.world, Path(flags.output_dir), flags.seed
     world, made, files = world_of(name), made_beside(folder), listed(flags.demonstrations)
     split = split_tasks(world, made / "tasks")
+    how: dict[str, Any] = {"steps": flags.steps, "seed": seed}
     own_texts = flags.pretrain == EMBEDDED and world.name in PRETRAINING_TEXTS and not flags.agents
     if not files and not own_texts:
         shown = demonstrations(flags, split, made)
         run_steps(shown, made, fresh=False, small=True)
         files = [str(step.words[1]) for step in shown if step.run == "simulate_interactions"]
     if flags.pretrain == EMBEDDED:
-        words, how = (name, ",".join(files), str(folder)), {"steps": flags.steps, "seed": seed}
-        learned = Step("imitate", f"{__name__}:imitate", words, how)
+        learned = Step("imitate", f"{__name__}:imitate", (name, ",".join(files), str(folder)), how)
     else:
         how = {"pretrain": flags.pretrain, "dataset": ",".join(files), "save_path": folder}
         how |= {"ckpt_path": made / "checkpoints", "max_len": 4096, "learning_rate": 2e-5, "seed": seed}

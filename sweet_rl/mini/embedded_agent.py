@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -31,7 +32,7 @@ from sweet_rl.types import derive_seed
 
 HIDDEN_SIZE, LAYERS, HEADS = 128, 2, 4
 CONTEXT = 1024
-_TOKENS = 2**15  # of a batch at once, padding included: long texts need no more memory than short ones
+_TOKENS = 2**15  # of a batch at most: a step of long texts takes no more time and memory
 MARGIN = 9.0  # Nats that a repeated sentence is to lie below the mean of the fresh ones
 
 BEGIN, END_OF_TEXT, END_OF_TURN = "<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"
@@ -76,6 +77,7 @@ def make_agent(
     try:
         for phase in texts.phases:
             read = map(reader.read, phase.texts(Random(derive_seed("curriculum", phase.name, seed))))
+            phase = replace(phase, batch_size=max(1, min(phase.batch_size, _TOKENS // longest)))
             for _ in _read_phase(model, phase, read, hinge, steps, quiet=quiet):
                 figures = figures_of(model, reader, texts) if phase.more and steps >= 1 else []
                 if all(figure.passed for figure in figures):
@@ -227,20 +229,14 @@ def _read_phase(
     batches = iter(lambda: list(islice(read, phase.batch_size)), [])
     bar = tqdm(batches, total=count, desc=phase.name, unit="step", disable=quiet)
     for step, batch in enumerate(bar, start=1):
-        fit = max(1, _TOKENS // max(len(ids) for ids, _ in batch))
-        parts = [batch[first : first + fit] for first in range(0, len(batch), fit)]
-        learnt = [sum(sum(mask) for _, mask in part) for part in parts]
-        loss = 0.0
-        for part, share in zip(parts, learnt, strict=True):
-            mean = _loss(model.train(), part, hinge) * (share / sum(learnt))
-            mean.backward()  # type: ignore[no-untyped-call]
-            loss += mean.item()
+        loss = _loss(model.train(), batch, hinge)
+        loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimizer, schedule in zip(optimizers, schedules, strict=True):
             optimizer.step()
             schedule.step()
         model.zero_grad()
-        bar.set_postfix_str(f"loss {loss:.3f}", refresh=False)
+        bar.set_postfix_str(f"loss {loss.item():.3f}", refresh=False)
         if step == count or (step > count and (step - count) % phase.more == 0):
             yield step
         if step >= max(count, phase.limit):
