@@ -174,7 +174,7 @@ def plays(start: Sequence[Trajectory], floor: Returns, world: World) -> Iterable
         "the policy takes turns",
         habits.flawed <= FLAWED,
         str(habits),
-        f"Raise --max_tokens, or: {demonstrate}",
+        f"{demonstrate} If whole turns are longer than --max_tokens, raise it.",
     )
     yield Gate(
         "it does not repeat itself",

@@ -100,7 +100,7 @@ def test_a_policy_is_not_made_again_and_may_be_with_other_settings(beside_the_wo
     [
         ("twenty_questions", 20, "", ["asker", "hasty", "namer", "random"], 20, 1),  # best plays twenty words
         ("twenty_questions", 150, "namer", ["namer"], 1_000_000, 2),
-        ("code", 40, "", ["questioner", "expert", "random"], 40, 1),  # nobody who is told the function
+        ("code", 40, "", ["questioner", "expert", "insider", "random"], 40, 1),  # nobody who is told the function
     ],
 )
 def test_who_is_imitated_and_how_often(world, episodes, given, agents, num_tasks, repeats, tmp_path, capsys):
@@ -110,7 +110,7 @@ def test_who_is_imitated_and_how_often(world, episodes, given, agents, num_tasks
     assert [step.flags["agent_model"] for step in shown] == agents
     assert {(step.flags["num_tasks"], step.flags["repeats"]) for step in shown} == {(num_tasks, repeats)}
     if world == "code":  # without a server for the human, and graded
-        assert {step.flags["env_model"] for step in shown} == {"scripted"} and len(steps) == 6
+        assert {step.flags["env_model"] for step in shown} == {"scripted"} and len(steps) == 8
     elif not given:
         assert "best is left out: The best play is known for 1 to 20 words" in capsys.readouterr().out
 

@@ -176,7 +176,7 @@ class BackendProgramming(Dialogue):
         **{"questioner": {"num_questions": 3}, "oracle": {}, "constant": {"unsafe_no_sandbox": False}},
         **{"expert": {}, "insider": {}, "random": {}},
     }
-    told = ("oracle", "constant", "insider")
+    told = ("oracle", "constant")
     user = Answers(
         by="human",
         scripted="sweet_rl.mini.backend.human:ScriptedHuman",
