@@ -118,7 +118,8 @@ def run_bc(shown: ShownFlags, pupil: PupilFlags, /) -> None:
     """Make the starting policy for online learning: it imitates demonstrations.
 
     Without --dataset, a scripted agent plays first. The folder then holds policy/, the demonstrations, and
-    critic/ for tiny models; run_archer takes it as checkpoint_path. Without any model or download:
+    critic/ for tiny models; run_archer takes it as checkpoint_path. It reads plain text, as published: other stages
+    need a policy of sweet-rl make_policy. Without any model or download:
 
     sweet-rl run_bc outputs/bc
     and then the line of run_archer that it prints.
