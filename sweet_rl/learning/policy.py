@@ -20,7 +20,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from sweet_rl import tracking
-from sweet_rl.chat import EMBEDDED
+from sweet_rl.chat import EMBEDDED, SMOLLM2
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.flags import listed
 from sweet_rl.interface import grade, simulate
@@ -170,17 +170,20 @@ def make_policy(flags: PolicyFlags) -> None:
     name, folder, seed = flags.world, Path(flags.output_dir), flags.seed
     world, made, files = world_of(name), made_beside(folder), listed(flags.demonstrations)
     split = split_tasks(world, made / "tasks")
-    how: dict[str, Any] = {"steps": flags.steps, "seed": seed}
     own_texts = flags.pretrain == EMBEDDED and world.name in PRETRAINING_TEXTS and not flags.agents
     if not files and not own_texts:
         shown = demonstrations(flags, split, made)
         run_steps(shown, made, fresh=False, small=True)
         files = [str(step.words[1]) for step in shown if step.run == "simulate_interactions"]
     if flags.pretrain == EMBEDDED:
+        how: dict[str, Any] = {"steps": flags.steps, "seed": seed}
         learned = Step("imitate", f"{__name__}:imitate", (name, ",".join(files), str(folder)), how)
     else:
         how = {"pretrain": flags.pretrain, "dataset": ",".join(files), "save_path": folder}
-        how |= {"ckpt_path": made / "checkpoints", "max_len": 4096, "learning_rate": 2e-5, "seed": seed}
+        how |= {"ckpt_path": made / "checkpoints", "max_len": 4096, "seed": seed, "eval_fraction": 0}
+        # as in configs/sweet/smollm2_sft.yaml; larger models take smaller steps
+        how |= {"train_batch_size": 8, "max_tokens_per_batch": 2048}
+        how["learning_rate"] = 2e-4 if flags.pretrain == SMOLLM2 else 2e-5
         learned = Step("imitate", "train_sft", (), how)
     run_steps([learned], made)  # for as long as it takes, with its progress in sight
     start = made / "start.jsonl"

@@ -77,8 +77,8 @@ def make_agent(
     try:
         for phase in texts.phases:
             read = map(reader.read, phase.texts(Random(derive_seed("curriculum", phase.name, seed))))
-            phase = replace(phase, batch_size=max(1, min(phase.batch_size, _TOKENS // longest)))
-            for _ in _read_phase(model, phase, read, hinge, steps, quiet=quiet):
+            fitted = replace(phase, batch_size=max(1, min(phase.batch_size, _TOKENS // longest)))
+            for _ in _read_phase(model, fitted, read, hinge, steps, quiet=quiet):
                 figures = figures_of(model, reader, texts) if phase.more and steps >= 1 else []
                 if all(figure.passed for figure in figures):
                     break
