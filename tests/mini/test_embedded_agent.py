@@ -10,7 +10,6 @@ from random import Random
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
 
 from sweet_rl.chat import TokenizerChat, TurnTemplate, model_path
 from sweet_rl.errors import UsageError
