@@ -100,7 +100,8 @@ def test_a_policy_is_not_made_again_and_may_be_with_other_settings(beside_the_wo
     [
         ("twenty_questions", 20, "", ["asker", "hasty", "namer", "random"], 20, 1),  # best plays twenty words
         ("twenty_questions", 150, "namer", ["namer"], 1_000_000, 2),
-        ("code", 40, "", ["questioner", "expert", "insider", "random"], 40, 1),  # nobody who is told the function
+        # nobody who is told the function
+        ("code", 40, "", ["questioner", "expert", "insider", "random"], 40, 1),
     ],
 )
 def test_who_is_imitated_and_how_often(world, episodes, given, agents, num_tasks, repeats, tmp_path, capsys):
