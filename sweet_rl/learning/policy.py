@@ -185,7 +185,7 @@ def make_policy(flags: PolicyFlags) -> None:
         how |= {"train_batch_size": 8, "max_tokens_per_batch": 2048}
         how["learning_rate"] = 2e-4 if flags.pretrain == SMOLLM2 else 2e-5
         learned = Step("imitate", "train_sft", (), how)
-    run_steps([learned], made)  # for as long as it takes, with its progress in sight
+    run_steps([learned], made, fresh=False)  # for as long as it takes, with its progress in sight
     start = made / "start.jsonl"
     how = {"agent_model": folder, "max_tokens": flags.max_tokens, "repeats": 2, "seed": seed}
     try:
