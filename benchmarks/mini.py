@@ -192,10 +192,11 @@ def _against_trades(seeds: Seeds) -> Comparison:
 
     return Comparison(
         "trades",
-        "The more there is to know, the more a critic that knows it helps",
+        "The more kinds of shop, the more it helps that the critic reads the solution",
         own="sweet",
         start="warm_start",
-        text=f"Seeds that were measured with every number of trades: {len(common)}.",
+        text="Success against the number of trades: kinds of shop, each with usual extras of its own. "
+        f"Seeds: {len(common)}.",
         curves=(Axes(SUCCESS, "success", "trades", "share", main=True, log=True),),
         methods=tuple(Method(name, *METHODS[name], found) for name in DOSES if (found := runs(name))),
     )

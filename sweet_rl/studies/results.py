@@ -26,9 +26,7 @@ from sweet_rl.version import __version__
 
 FORMAT = "sweet_rl.study/1"  # Of the file: what its numbers mean
 
-ORIGIN: Final = "Of the full study that the package brings along, not of this run."
-
-_THIS: Final = "This run: "
+ORIGIN: Final = "From the full study that comes with the package, not from this run."
 
 Points: TypeAlias = tuple[tuple[float, float], ...]  # A curve: (x, y) with rising x
 
@@ -202,7 +200,10 @@ class Strip:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """Everything that a study found; what failed on the way is in no number."""
+    """Everything that a study found; what failed on the way is in no number.
+
+    `credit` is one recorded dialogue, scored by each critic; `full` has the settings of the full study beside it.
+    """
 
     study: str
     title: str
@@ -215,6 +216,8 @@ class Results:
     seconds: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
+    credit: tuple[Dialogue, ...] = ()
+    full: Mapping[str, Json] = field(default_factory=dict)
     format: str = FORMAT
 
 
@@ -271,14 +274,11 @@ def beside(results: Results, path: Path) -> Results:
         return results
     found, parts = read_study(path)
     here = {part.name for part in results.comparisons}
-    full = (
-        replace(part, name=f"full-{part.name}", title=f"Full study: {part.title}", origin=ORIGIN)
-        for part in sorted(parts, key=lambda part: part.name not in here)
-    )
-    own = (replace(part, title=f"{_THIS}{part.title}") for part in results.comparisons)
+    # first the curves over all worlds, then the world of this run
+    order = sorted(parts, key=lambda part: (bool(part.measures), part.name not in here))
+    full = (replace(part, name=f"full-{part.name}", origin=ORIGIN) for part in order)
     made = {**found["settings"], **found["provenance"]}
-    note = f"The full study was made with {'; '.join(f'{name}: {value}' for name, value in made.items())}."
-    return replace(results, comparisons=(*full, *own), notes=(*results.notes, note))
+    return replace(results, comparisons=(*full, *results.comparisons), full=made)
 
 
 def read_study(path: Path) -> tuple[dict[str, Any], tuple[Comparison, ...]]:
@@ -296,7 +296,7 @@ def read_study(path: Path) -> tuple[dict[str, Any], tuple[Comparison, ...]]:
             path=path,
             repair="Restore it, or put the study.json of a finished study there.",
         ) from None
-    return found, tuple(replace(part, title=part.title.removeprefix(_THIS)) for part in parts)
+    return found, parts
 
 
 def _comparison(row: Mapping[str, Any]) -> Comparison:

@@ -38,8 +38,7 @@ RERUNS = {
 def test_the_full_tables_are_those_of_the_study(heading, path, column):
     section = _section((MEASURED / "README.md").read_text(), heading)
     for part in beside(sample_results(), path).comparisons[:-1]:
-        title = part.title.removeprefix("Full study: ")
-        under = re.search(rf"^### {title}$(.*?)(?=^### |\Z)", section, re.MULTILINE | re.DOTALL)
+        under = re.search(rf"^### {part.title}$(.*?)(?=^### |\Z)", section, re.MULTILINE | re.DOTALL)
         rows = dict(_rows(under[1] if under else section))
         if column.format(WORLDS.get(title)) in RERUNS:  # docs/results.md has the others
             assert {claim.text: rows.get(claim.text) for claim in part.claims} == {
@@ -57,7 +56,7 @@ def test_the_page_says_what_the_studies_said(heading, path, column):
     study = "ArCHer on sixteen words" if "ArCHer" in heading else "Reflect-RL"
     section = _section((ROOT / "docs/results.md").read_text(), study)
     for part in beside(sample_results(), path).comparisons[:-1]:
-        head = column.format(WORLDS.get(part.title.removeprefix("Full study: ")))
+        head = column.format(WORLDS.get(part.title))
         cells, unit = _column(section, head), part.measures[0].unit
         claims = {
             claim.text: f"**{shown}**" if claim.verdict != "open" else shown

@@ -259,4 +259,4 @@ def test_page_and_table_take_the_results(study):
     assert "Planner 55.0" in page  # a line across the curves
     assert page.count(">pickup</text>") == 2  # a line where the level begins, wide and narrow
     assert text.count("Upright lines say what is played") == 1
-    assert "Reflect-RL beats fine-tuning alone: +30.0 points: no spread to settle it by" in table(found)
+    assert "Reflect-RL beats fine-tuning alone: +30.0 points: no interval" in table(found)

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import itertools
 import json
 import math
 import re
@@ -17,13 +18,16 @@ from sweet_rl.studies.reflect.results import with_claims as claims_of_reflect
 from sweet_rl.studies.report import charts, words
 from sweet_rl.studies.report.page import _table, results_page
 from sweet_rl.studies.results import (
+    Axes,
     Claim,
     Comparison,
     Counted,
+    Dialogue,
     Measure,
     Method,
     Results,
     Run,
+    Turn,
     beside,
     read_study,
 )
@@ -112,18 +116,39 @@ def file(tmp_path):
 def test_its_numbers_are_those_of_its_file_and_stand_before_this_run(file, no_charts):
     results = beside(sample_results(), file)
     full, own = results.comparisons
-    assert (full.name, full.title, full.origin) == ("full-world", "Full study: the world", studied.ORIGIN)
-    assert (own.title, own.origin) == ("This run: the world", "")
+    assert (full.name, full.title, full.origin) == ("full-world", "the world", studied.ORIGIN)
+    assert (own.title, own.origin) == ("the world", "")
     (written,) = PACKAGED.comparisons
     assert (full.measures, full.curves, full.claims) == (written.measures, written.curves, written.claims)
     for one, other in zip(full.methods, written.methods, strict=True):
         known = [[(run.seed, run.measures, run.curves) for run in each.runs] for each in (one, other)]
         assert known[0] == known[1]
-    assert "seeds: [0, 1, 2]" in results.notes[-1]
+    assert results.full["seeds"] == [0, 1, 2]
     text = Reader(results_page(results)).text
-    assert all(f"the own reaches {share} % success" in text for share in ("80.0", "60.0"))
+    assert "the own reaches 60.0 % success" in text
+    assert "Full study, 3 seeds: 80.0 % (55.2 to 100.0), the rival 60.0 %." in text
     assert studied.ORIGIN in text
-    assert "Full study" not in table(results)
+    assert table(results).count("the world ") == 1
+
+
+@pytest.mark.parametrize(
+    ("own", "settings", "said"),
+    [
+        ((0.9, 0.8, 0.7), {"tasks": 9}, "This run confirms 1 of the 1 differences that it settled."),
+        ((0.3, 0.2, 0.1), {"tasks": 9}, "This run confirms 0 of the 1 differences that it settled."),
+        ((0.3,), {"tasks": 4}, "This run has other sizes: 1 seed instead of 3; tasks 4 instead of 9."),
+    ],
+)
+def test_a_headline_says_where_it_differs_from_the_full_study_and_what_may_be_why(
+    file, no_charts, own, settings, said
+):
+    """In the full study own beats its start by 60 points or nearly, and the rival comes too close."""
+    full = sample_results((0.9, 0.8, 0.7), (0.3, 0.21, 0.1), (0.9, 0.7, 0.8))
+    file.write_text(json.dumps(asdict(replace(full, settings={"tasks": 9, "rate": None}))))
+    run = replace(sample_results(own, (0.3, 0.21, 0.1)), settings={"rate": 1, **settings})
+    text = Reader(results_page(beside(run, file))).text
+    assert said in text
+    assert ("other sizes" in said) == ("other sizes" in text)
 
 
 def test_what_the_full_study_says_of_the_same_world_comes_first_and_what_it_showed_itself_stays_out(
@@ -134,11 +159,11 @@ def test_what_the_full_study_says_of_the_same_world_comes_first_and_what_it_show
     file.write_text(json.dumps(asdict(replace(PACKAGED, comparisons=worlds))))
     run = replace(PACKAGED, comparisons=(worlds[1],))
     titles = [part.title for part in beside(run, file).comparisons]
-    assert titles == ["Full study: b", "Full study: a", "Full study: c", "This run: b"]
+    assert titles == ["b", "a", "c", "b"]
 
     file.write_text(json.dumps(asdict(beside(PACKAGED, file))))
     results = beside(sample_results(), file)
-    assert [part.title for part in results.comparisons] == ["Full study: the world", "This run: the world"]
+    assert [bool(part.origin) for part in results.comparisons] == [True, False]
     results = sample_results()
     assert beside(results, tmp_path / "none.json") is results
 
@@ -183,9 +208,8 @@ def swatches(page, name):
 def test_page_says_what_was_found(page):
     text = Reader(page).text
     for expected in (
-        "the own reaches 60.0 % success, the rival 60.0 % , and the start 20.0 % .",
-        "Holds here: own beats its start (+40.0).",
-        "Not settled here: own beats the rival (+0.0).",
+        "the own reaches 60.0 % success (95 % interval 35.2 to 84.8) ; before training 20.0 % ; "
+        "the best of the others, the rival, 60.0 % .",
         "what own does 4 000 60.0 % 35.2 to 84.8",  # 60 +- 4.303 * 10 / sqrt(3)
         "the own 1.20",  # useful questions in an episode
         "0.75 of 9 360 turns",
@@ -193,7 +217,7 @@ def test_page_says_what_was_found(page):
         "no score: not among the candidates",
         "Made on 2026-11-23 by sweet_rl 1.0 with: sweet-rl demo",
         "critic \u22120.41",
-        "4 candidates, 2 different",
+        "4 candidates",
         "return \u22123.00",
         "turn 1 20.0 %",
         "On 2 cores, 4 min 10 s in all.",
@@ -202,6 +226,35 @@ def test_page_says_what_was_found(page):
         "seeds [0, 1, 2]",
     ):
         assert expected in text
+
+
+def test_what_only_one_of_two_dialogues_says_is_marked_and_credit_stands_turn_by_turn(no_charts):
+    def dialogue(method, *turns):
+        return Dialogue(
+            method,
+            method,
+            1.0,
+            "Guess.",
+            "pear",
+            tuple(Turn(said, "No.", "", score) for said, score in turns),
+        )
+
+    before = dialogue("start", ("Is it red?", None), ("Is it old?", None))
+    after = dialogue("own", ("Is it old?", None), ("Is it a pear?", None))
+    credit = tuple(
+        dialogue(critic, ("Is it red?", first), ("Is it a pear?", 0.5))
+        for critic, first in (("blind", 0.1), ("sweet", -0.25))
+    )
+    page = results_page(replace(sample_results(), dialogues=(before, after), credit=credit))
+    assert re.findall("<mark>(.*?)</mark>", page) == ["Is it red?", "Is it a pear?"]
+    text = Reader(page).text
+    assert "outcome alone critic without the solution critic with the solution" in text
+    assert "Is it red? +1.00 +0.10 \u22120.25" in text
+    bars = re.findall(r'credit-bar (\w+)" aria-hidden="true"><rect x="([\d.]+)%" width="([\d.]+)%"', page)
+    assert bars[:3] == [("good", "50.0", "50.0"), ("good", "50.0", "10.0"), ("bad", "25.0", "25.0")]
+    without = results_page(replace(sample_results(), dialogues=(before, after)))
+    assert "outcome alone" not in without
+    assert without.count('class="idea"') == 2
 
 
 def test_a_method_keeps_its_colour_in_every_comparison(page, no_charts):
@@ -220,11 +273,11 @@ def test_what_another_run_made_is_folded_but_for_its_first_curve(no_charts):
     results = sample_results()
     part = replace(results.comparisons[0], name="full", title="Full study: w", origin="Of another run.")
     page = results_page(replace(results, comparisons=(part, *results.comparisons)))
-    folded = re.findall(r'<details class="fold"><summary><h2 id="full-(\w+)-heading"', page)
+    folded = re.findall(r'<details class="fold"><summary><h3 id="full-(\w+)-heading"', page)
     assert folded == ["claims", "critics", "methods", "behaviour", "training"]
     assert 'id="full-claims"' in page
     assert 'id="full-compared"' not in page
-    order = ["full-success", "idea", f"{results.comparisons[0].name}-claims", "full-claims"]
+    order = ["idea", "full-success", f"{results.comparisons[0].name}-claims", "full-claims"]
     assert sorted(order, key=lambda anchor: page.index(f'id="{anchor}"')) == order
 
 
@@ -274,8 +327,8 @@ def test_the_best_cell_is_that_of_the_best_method(better, best):
     measures = (replace(part.measures[0], better=better), *part.measures[1:])
     bounds = [replace(method("bound", (value,) * 3), bound=True) for value in (-1.0, 1.0)]
     colours = dict.fromkeys(["start", "own", "rival", "bound"], "")
-    table = _table(replace(part, measures=measures), [*part.methods, *bounds], colours)
-    assert [row["title"] for row in table["rows"] if any(cell["best"] for cell in row["cells"])] == [best]
+    table = _table(replace(part, measures=measures, methods=(*part.methods, *bounds)), "result", colours)
+    assert [row["title"] for row in table["rows"] if any(best for *_, best in row["cells"])] == [best]
 
 
 @pytest.mark.parametrize(
@@ -349,7 +402,9 @@ def test_policy_allows_the_page_s_own_script_and_style_only(page):
 
 def test_charts_are_the_same_bytes_with_colours_of_the_page_and_no_date():
     def draw():
-        return charts.intervals("all", [charts.Row("row", "c4", 0.5, 0.4, 0.6, [], "")], None, "share", str)
+        return charts.intervals(
+            "all", [charts.Row("row", "c4", Estimate(0.5, 0.4, 0.6), [], "")], None, "share", str
+        )
 
     assert draw() == draw()
     assert "var(--c4)" in draw()
@@ -358,12 +413,43 @@ def test_charts_are_the_same_bytes_with_colours_of_the_page_and_no_date():
 
 def test_marks_lie_where_their_numbers_are():
     """The middle of a dot at 0.25 is a quarter of the way between those at 0 and 1."""
-    rows = [charts.Row("row", "c1", value, None, None, [], "") for value in (0.0, 0.25, 1.0)]
+    rows = [charts.Row("row", "c1", Estimate(value, None, None), [], "") for value in (0.0, 0.25, 1.0)]
     drawn = str(charts.intervals("all", rows, None, "share", str)).split("narrow-only")[0]
     left, quarter, right = (
         float(x) for x in re.findall(r'<use xlink:href="#\w+" x="([\d.]+)"[^>]*var\(--surface\)', drawn)
     )
     assert (quarter - left) / (right - left) == pytest.approx(0.25, abs=1e-4)
+
+
+def names_at_ends(*values, levels=()):
+    """Names beside the ends of lines, from above, with how far down each stands."""
+    series = [charts.Series(f"line {value:g}", "c1", [((0.0, 1.0), (1.0, value))]) for value in values]
+    drawn = str(charts.learning("all", series, levels, Axes("y", "y", "x"))).split("narrow-only")[0]
+    found = re.findall(r' y="([\d.]+)" transform="[^"]*">([^<]*(?:line|level)[^<]*)<', drawn)
+    return [(name, float(down)) for down, name in sorted(found, key=lambda each: float(each[0]))]
+
+
+def test_names_stand_beside_the_ends_of_their_lines_and_none_covers_another():
+    named = names_at_ends(5.0, 5.01, 5.02, 9.0, 0.0)
+    assert [name for name, _ in named] == [
+        f"line {value:g} {words.number(value)}" for value in (9, 5.02, 5.01, 5, 0)
+    ]
+    places = [down for _, down in named]
+    assert min(after - before for before, after in itertools.pairwise(places)) > 9
+    assert places[2] - places[1] == pytest.approx(places[3] - places[2])
+    # the middle one of three stands at its line, half of the way from 9 to 1, or nearly
+    assert (places[2] - places[0]) / (places[4] - places[0]) == pytest.approx(4 / 9, abs=0.02)
+
+
+def test_a_floor_far_below_is_named_at_the_edge():
+    named = dict(names_at_ends(-4.0, -5.0, levels=[("level a", -6.0), ("level b", -60.0)]))
+    assert [*named] == [
+        "line -4 \u22124.00",
+        "line -5 \u22125.00",
+        "level a \u22126.00",
+        "\u2193 level b \u221260.00",
+    ]
+    assert named["level a \u22126.00"] > 100
 
 
 def test_a_mean_curve_has_points_only_where_all_curves_were_measured():

@@ -15,7 +15,15 @@ from sweet_rl.studies.report.page import results_page
 from sweet_rl.studies.results import Candidate, Counted, Results, Turn
 from sweet_rl.studies.sweet import recipe
 from sweet_rl.studies.sweet.recipe import check_agent, score_by_oracle, shuffle_scores, take_swapped
-from sweet_rl.studies.sweet.results import METHODS, _way_up, agreement, choosing_agents, page_results, results
+from sweet_rl.studies.sweet.results import (
+    METHODS,
+    _credit,
+    _way_up,
+    agreement,
+    choosing_agents,
+    page_results,
+    results,
+)
 from sweet_rl.studies.sweet.settings import ALL_WAYS, SWEETS
 from tests.browsers.fake_renderer import FakeRenderer
 from tests.viewer.samples import page_rows, write_rows
@@ -165,6 +173,24 @@ def test_results_say_what_the_files_hold(study, no_charts):
     assert "SWEET-RL reaches <strong>50.0\u202f%</strong>" in page
 
 
+def test_credit_is_shown_of_the_shortest_dialogue_that_was_solved_in_spite_of_a_useless_question(study):
+    wasted = (ASK["storage"], "I don't know.", *WON)
+    longer, unscored, unsolved = ("I see.", "Yes?", *wasted), (*wasted, "Thanks.", ""), wasted
+    rows = [trajectory(i, texts, 1.0) for i, texts in enumerate((longer, WON, unscored, wasted))]
+    replace_rows(study.dialogues, [*rows, trajectory(4, unsolved, 0.5)])
+    scored = [turn for row in rows if row is not rows[2] for turn in seen(row)]
+    for way in ("sweet", "sweet_blind"):
+        replace_rows(study.ranked(way), [row | {"judge_result": [len(way)]} for row in scored])
+    blind, own = _credit(study)
+    assert (blind.method, own.method) == ("sweet_blind", "sweet")
+    assert blind.request.endswith("3.")
+    assert [turn.agent for turn in own.turns] == [ASK["storage"], ASK["delivery"], ASK["tuning"], ANSWER]
+    assert {turn.score for turn in blind.turns} == {11.0}
+    assert _credit(replace(study, ways=("sweet",)))[0].method == "sweet"
+    replace_rows(study.dialogues, [rows[1]])
+    assert _credit(study) == ()
+
+
 def test_episodes_that_failed_are_told_and_in_no_difference(study):
     rows = [trajectory(0, LOST, 0.3), trajectory(1, WON, 1.0)]
     for name in METHODS:
@@ -309,7 +335,7 @@ def test_the_report_is_told_grades_floors_curves_and_pictures(study, monkeypatch
     assert frames[0].score < frames[1].score
     assert all(frame.picture.startswith("data:image/webp;base64,") for frame in frames)
     page = results_page(Results("sweet", "Pages", comparisons=(part,), strips=strips))
-    assert "Pages, draft by draft" in page
+    assert "Web pages: draft by draft" in page
     assert "floor: blank page" in page
 
 

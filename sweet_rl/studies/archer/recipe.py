@@ -39,14 +39,10 @@ ARCHER: Final = METHODS["archer"]
 EXACT: Final = "archer_exact"  # ArCHer with the exact advantage of the best play in the place of its critic's
 
 ABLATIONS: Final = ("archer_single", "archer_at_once", EXACT, "chai")  # Run where they are asked for
-BOUNDS: Final = {
-    "best": 1,
-    "namer": 1,
-    "random": TEST_GAMES,
-}  # Scripted players, and games of each word to say how good
-LEVEL: Final = (
-    -5.5
-)  # Whose cost in games is counted: half of the way from naming words in order to the best play
+# Scripted players, and games of each word to say how good
+BOUNDS: Final = {"best": 1, "namer": 1, "random": TEST_GAMES}
+# Whose cost in games is counted: half of the way from naming words in order to the best play
+LEVEL: Final = -5.5
 START = "start"  # What stands for the policy before online learning, where methods are named
 _TEST_SEED = 1_000  # Added to a seed: its test games, the same for all of its policies
 

@@ -61,8 +61,9 @@ def results(study: OnlineStudy, seconds: Mapping[str, float]) -> Results:
     return Results(
         "archer",
         "ArCHer and its rivals on Twenty Questions",
-        f"Sixteen words, {study.seeds} seed{'s' if study.seeds > 1 else ''}; a GPT-2 of {recipe.LAYERS} layers and width "
-        f"{recipe.WIDTH}, which first imitated a scripted player.",
+        "A tiny agent asks yes-or-no questions to find out which of sixteen words is meant; a turn costs 1, naming the word "
+        "nothing. Having imitated a scripted player, it goes on to learn from its own games, by each method: "
+        f"{study.seeds} seed{'s' if study.seeds > 1 else ''}, a GPT-2 of {recipe.LAYERS} layers and width {recipe.WIDTH}.",
         with_claims([part]),
         tuple(_dialogues(study)),
         settings=settings,

@@ -21,9 +21,7 @@ from sweet_rl.worlds.alfworld.game import TOMATO
 RECORDS: Final = {TAXI: 8000, HOUSEHOLD: 3000}  # States that the teacher reflects on
 HOUSEHOLDS: Final = 250  # Homes of the published family of tasks; every fifth is held out
 RANDOM_SHARE: Final = 0.2  # Of a recorded player's moves: so that its imitator has something left to learn
-REPOSITORIES: Final = (
-    40  # To explore, with some twenty questions each; those that are measured on are in no text
-)
+REPOSITORIES: Final = 40  # To explore, with some twenty questions each; those measured on are in no text
 TEST_GAMES = 100  # Of each of the taxi's levels, that every policy is measured on
 WIDTH, LAYERS = 64, 2  # Of policy and reflection model
 
@@ -197,10 +195,7 @@ def _explored(study: ReflectStudy, world: str, seed: int) -> Chain:
         call("reflect make_repositories", made, flags=making),
         call("reflect filter_repo", kept, (str(made / "repos"),), {"output": kept, **fresh}),
         call(
-            "reflect filter_task",
-            tasks,
-            (str(made / "made_tasks.json"),),
-            {**given, "output": tasks, **fresh},
+            "reflect filter_task", tasks, (str(made / "made_tasks.json"),), given | {"output": tasks, **fresh}
         ),
         call("reflect reflection_negative", lessons, flags=teaching),
         call("reflect split_data", study.made(world, "split", seed), (str(lines),), splitting),
@@ -221,12 +216,8 @@ def _fine_tune(study: ReflectStudy, world: str, kind: str, seed: int) -> Step:
     output, tuning = study.tuned(world, kind, seed), study.tuning(world, kind)
     reflects = kind.startswith("reflection")
     base = study.reflecting_base(world, seed) if reflects else study.base(world, seed)
-    flags = {
-        "task_file": study.texts(world, kind, seed),
-        "model_name": base,
-        "ckpt_path": output,
-        "seed": seed,
-    }
+    flags: dict[str, Any] = {"task_file": study.texts(world, kind, seed), "model_name": base}
+    flags |= {"ckpt_path": output, "seed": seed}
     flags |= {"max_steps": tuning.updates, "save_steps": tuning.updates, "learning_rate": tuning.rate}
     flags |= FINE_TUNING | TRAINING
     if reflects:

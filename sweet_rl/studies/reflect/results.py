@@ -21,6 +21,8 @@ TITLES: Final[Mapping[str, tuple[str, str]]] = TEXTS["worlds"]
 NAMES: Final[Mapping[str, tuple[str, str]]] = TEXTS["methods"]
 CLAIMS: Final[list[tuple[str, str, str]]] = TEXTS["claims"]
 
+TUNED: Final = {"sft": NAMES["sft"][0], "policy": "policy", "reflection": "reflection model"}
+
 AXES = Axes("success", "success", "episodes played to learn from", "share", main=True)
 """Of an online run: the games that it plays to learn from."""
 
@@ -34,20 +36,24 @@ def results(study: ReflectStudy, seconds: Mapping[str, float]) -> Results:
     }
     for world in study.worlds:
         settings[f"{world}: pointing head"] = study.amounts[world].points
-        for kind in ("sft", "policy", "reflection"):
-            settings[f"{world}, fine-tuning of {kind}: updates, rate"] = list(study.tuning(world, kind))
+        for kind, name in TUNED.items():
+            tuning = study.tuning(world, kind)._asdict()
+            settings |= {f"{world}, {name}: fine-tuning {what}": value for what, value in tuning.items()}
         for method in study.methods[world]:
             if method.online and not method.policy_of:
-                amount = list(study.online(world, method))
-                settings[f"{world}, {method.key}: iterations, episodes, rate"] = amount
+                online = study.online(world, method)._asdict()
+                settings |= {
+                    f"{world}, {NAMES[method.key][0]}: {what}": value for what, value in online.items()
+                }
     for kind in ("training", "fine_tuning", "online"):
         given = worlds.SETTINGS[kind].items()
         settings |= {f"{kind.replace('_', '-')}: {name}": value for name, value in given if name != "quiet"}
     return Results(
         "reflect",
         "Reflect-RL from nothing",
-        f"{study.seeds} seed{'s' if study.seeds > 1 else ''}; a policy and a reflection model of {LAYERS} layers "
-        f"and width {WIDTH}, which learn from an embedded teacher, then online.",
+        "Two tiny models act in a text world: one writes what it thinks of the situation, the other reads that and chooses. "
+        "Both imitate a teacher; then the second learns from its own games. Does the thinking help? "
+        f"{study.seeds} seed{'s' if study.seeds > 1 else ''}, {LAYERS} layers, width {WIDTH}.",
         with_claims([_world(study, world) for world in study.worlds]),
         settings=settings,
         provenance=study_results.provenance(),

@@ -10,6 +10,7 @@ import hashlib
 import io
 import math
 import re
+import textwrap
 import warnings
 from collections.abc import Callable, Sequence
 from itertools import cycle
@@ -43,8 +44,15 @@ _STYLE: Any = {**mpl.rc_params_from_file(_FILE, use_default_template=False), **_
 _DASHES = ("--", ":", "-.", (0, (1, 4)), (0, (8, 3)))  # Of lines across a chart, in their order
 _MARKS = "os^Dv<>"  # Of the points of curves, in their order, where there are so few that each can be told
 _FEW_POINTS = 12
-_WIDE, _NARROW = 1000, 360
-"""Pixels: a chart is drawn for both kinds of windows, so that its letters keep their size."""
+_LEADER = {
+    "arrowstyle": "-",
+    "relpos": (0, 0.5),
+    "shrinkA": 1,
+    "shrinkB": 0,
+}  # From the end of a line to its name
+_BELOW = "\N{DOWNWARDS ARROW} "
+WIDE, HALF, _NARROW = 1000, 500, 360
+"""Pixels: a chart is drawn for both kinds of windows, so that its letters keep their size; one of two beside each other has half."""
 
 
 class Series(NamedTuple):
@@ -54,52 +62,82 @@ class Series(NamedTuple):
 
 
 class Row(NamedTuple):
+    """What is `found`, a mean with its interval; of single `seeds`, and of the full study."""
+
     title: str
     colour: str
-    mean: float
-    low: float | None
-    high: float | None
+    found: Any
     seeds: Sequence[float]
     label: str
+    full: float | None = None
 
 
 def learning(
-    label: str, series: Sequence[Series], levels: Sequence[tuple[str, float]], shown: Axes
+    label: str, series: Sequence[Series], levels: Sequence[tuple[str, float]], shown: Axes, wide: int = WIDE
 ) -> Markup:
-    """Means, strong, over a standard error to each side, single seeds faint; `levels` are lines across."""
-    lines, write_value = len(series) + len(levels), words.writer(shown.unit)
+    """Means over a standard error to each side; `levels` are lines across. Names stand at the ends of their lines."""
+    write, bands = words.writer(shown.unit), [band(each.curves) for each in series]
+    last = max(steps[-1] for steps, _, _ in bands)
+    means = sorted([*np.concatenate([mean for _, mean, _ in bands]), *(value for _, value in levels)])
+    # A floor far below all others would press them together: its name says that it is further down.
+    far = means[0] if means[0] >= 0 or len(levels) < 2 else means[1] - (means[-1] - means[1]) / 2
 
     def draw(axes: Any, width: int) -> None:
-        for mark, each in reversed(list(zip(cycle(_MARKS), series, strict=False))):  # the first on top
-            steps, mean, error = band(each.curves)
-            colour = _HEX[each.colour]
+        ends: list[Any] = []
+        for mark, each, (steps, mean, error) in zip(cycle(_MARKS), series, bands, strict=False):
+            colour, order = _HEX[each.colour], 3 - len(ends) / 100  # the first on top
             if len(each.curves) > 1:
-                axes.fill_between(steps, mean - error, mean + error, color=colour, alpha=0.14, linewidth=0)
-                for curve in each.curves:
-                    axes.plot(*zip(*curve, strict=True), color=colour, alpha=0.35, linewidth=0.8)
-            label = f"{each.title} {write_value(mean[-1])}"
+                axes.fill_between(steps, mean - error, mean + error, color=colour, alpha=0.16, linewidth=0)
             marker = mark if len(steps) <= _FEW_POINTS else None
-            axes.plot(steps, mean, color=colour, linewidth=2, marker=marker, markersize=6, label=label)
+            axes.plot(steps, mean, color=colour, linewidth=2, marker=marker, markersize=5, zorder=order)
+            ends.append((mean[-1], steps[-1], f"{each.title} {write(mean[-1])}", colour, "-"))
+        low = axes.dataLim.ymin
         for dashes, (title, value) in zip(cycle(_DASHES), levels, strict=False):
-            label = f"{title} {write_value(value)}"
-            axes.axhline(value, color=_HEX["muted"], linestyle=dashes, linewidth=1, label=label)
+            if value >= far:
+                axes.axhline(value, color=_HEX["muted"], linestyle=dashes, linewidth=1)
+            name = f"{'' if value >= far else _BELOW}{title} {write(value)}"
+            ends.append((value, last, name, _HEX["muted"], dashes))
         for begin, name in shown.changes:
             axes.axvline(begin, color=_HEX["line-strong"], linewidth=1)
             top = {"xycoords": axes.get_xaxis_transform(), "textcoords": "offset points", "va": "top"}
             axes.annotate(name, (begin, 1), (3, -1), **top, color=_HEX["muted"])
-        axes.set_xlabel(shown.along)
+        axes.set(xlabel=shown.along, title=shown.title)
         if shown.log:
             axes.set_xscale("log", base=2)
-            axes.set_xticks(steps := band(series[0].curves)[0], [f"{step:g}" for step in steps])
-        axes.set_title(shown.title)
-        if axes.dataLim.ymin >= 0:
+            axes.set_xticks(bands[0][0], [f"{step:g}" for step in bands[0][0]])
+        axes.set_xlim(right=last)
+        if low >= 0:
             axes.set_ylim(0, axes.dataLim.ymax * (1.13 if shown.changes else 1.05) or 1)
         _ticks(axes.yaxis, words.tick(shown.unit))
-        columns = 4 if width > _NARROW else 1
-        place = {"loc": "lower left", "bbox_to_anchor": (0, 1.06), "ncols": columns}
-        axes.legend(**place, frameon=False, borderaxespad=0, handlelength=1.4)
+        _name(axes, sorted(ends, key=lambda each: each[0]), 40 if width == WIDE else 19)
 
-    return _both(draw, f"{label}: {shown.title}", lambda width: 350 if width == _WIDE else 260 + 16 * lines)
+    names = len(series) + len(levels)
+    return _both(
+        draw,
+        f"{label}: {shown.title}",
+        lambda width: max(340, 80 + (17 if width == WIDE else 31) * names),
+        wide,
+    )
+
+
+def _name(axes: Any, ends: Sequence[tuple[float, float, str, str, Any]], most: int) -> None:
+    """Write names (y and x of an end, its name, colour, dashes) beside ends, moved as little as none covers another."""
+    texts = [textwrap.fill(name, most, break_on_hyphens=False) for _, _, name, _, _ in ends]
+    width, height = axes.figure.get_size_inches() * 100
+    room = 6 * max(len(line) for text in texts for line in text.split("\n")) + 28
+    left, bottom, across, up = 42, 40, width - 42 - room, height - 40 - 26
+    axes.figure.set_layout_engine("none")
+    axes.set_position((left / width, bottom / height, across / width, up / height))
+    low, high = axes.get_ylim()
+    tall = np.array([14 * (text.count("\n") + 1) + 3 for text in texts])
+    middles = np.cumsum(tall) - tall / 2  # of names without gaps; what is above them has to rise, too
+    above = np.clip([(end[0] - low) / (high - low) * up for end in ends], 0, up) - middles
+    rising = (np.maximum.accumulate(above) + np.minimum.accumulate(above[::-1])[::-1]) / 2
+    placed = middles + np.clip(rising, -tall[0] / 2, max(up - tall.sum() + tall[-1] / 2, 0))
+    for text, place, (y, x, _, colour, dashes) in zip(texts, placed, ends, strict=True):
+        line = {**_LEADER, "color": colour, "linestyle": dashes}
+        beside = {"xytext": (1 + 18 / across, place / up), "textcoords": "axes fraction", "va": "center"}
+        axes.annotate(text, (x, np.clip(y, low, high)), **beside, arrowprops=line, annotation_clip=False)
 
 
 def band(curves: Sequence[Points]) -> tuple[Any, Any, Any]:
@@ -113,15 +151,18 @@ def band(curves: Sequence[Points]) -> tuple[Any, Any, Any]:
 
 
 def intervals(label: str, rows: Sequence[Row], level: float | None, along: str, write: Write) -> Markup:
-    """Rows on a common axis: a large dot for the mean, a line for its interval, small dots for seeds."""
+    """Rows on a common axis: a large dot for the mean, a line for its interval, small dots for seeds, a diamond for `full`."""
 
     def draw(axes: Any, width: int) -> None:
         for place, row in enumerate(rows):
             colour = _HEX[row.colour]
-            if row.low is not None and row.high is not None:
-                span = [[row.mean - row.low], [row.high - row.mean]]
-                axes.errorbar(row.mean, place, xerr=span, color=colour, capsize=4, linewidth=1.6)
-            axes.plot(row.mean, place, "o", color=colour, markersize=7, markeredgecolor=_HEX["surface"])
+            found = row.found
+            if found.low is not None and found.high is not None:
+                span = [[found.mean - found.low], [found.high - found.mean]]
+                axes.errorbar(found.mean, place, xerr=span, color=colour, capsize=4, linewidth=1.6)
+            if row.full is not None:
+                axes.plot(row.full, place, "D", markersize=6, markeredgecolor=colour, markerfacecolor="none")
+            axes.plot(found.mean, place, "o", color=colour, markersize=7, markeredgecolor=_HEX["surface"])
             axes.plot(row.seeds, [place + 0.3] * len(row.seeds), "o", color=colour, alpha=0.65, markersize=3)
             axes.text(1.02, place, row.label, transform=axes.get_yaxis_transform(), va="center")
         if level is not None:
@@ -134,14 +175,15 @@ def intervals(label: str, rows: Sequence[Row], level: float | None, along: str, 
             axes.set_yticks([])
             box = {"facecolor": _HEX["surface"], "edgecolor": "none", "pad": 1}
             for place, row in enumerate(rows):
-                axes.text(0, place - 0.36, row.title, transform=axes.get_yaxis_transform(), bbox=box)
+                title = textwrap.fill(row.title, 52)
+                axes.text(0, place - 0.3, title, va="bottom", transform=axes.get_yaxis_transform(), bbox=box)
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.grid(axis="y", visible=False)
         axes.set_xlabel(along)
         _ticks(axes.xaxis, write, 8 if width > _NARROW else 3)
 
     described = "; ".join(f"{row.title}: {row.label}" for row in rows)
-    return _both(draw, f"{label}: {described}", lambda width: 62 + (32 if width == _WIDE else 54) * len(rows))
+    return _both(draw, f"{label}: {described}", lambda width: 62 + (28 if width == WIDE else 54) * len(rows))
 
 
 def panel(label: str, curve: Points, shown: Axes, colour: str) -> Markup:
@@ -167,12 +209,12 @@ def _ticks(axis: Any, write: Write, count: int = 6) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: write(value)))
 
 
-def _both(draw: Callable[..., None], label: str, height: Callable[[int], int]) -> Markup:
-    drawn = (
-        (name, _svg(functools.partial(draw, width=width), label, width, height(width)))
-        for name, width in (("wide-only", _WIDE), ("narrow-only", _NARROW))
-    )
-    return Markup("").join(Markup('<div class="{}">{}</div>').format(*each) for each in drawn)
+def _both(draw: Callable[..., None], label: str, height: Callable[[int], int], wide: int = WIDE) -> Markup:
+    both = Markup()
+    for name, width in (("wide-only", wide), ("narrow-only", _NARROW)):
+        drawn = _svg(functools.partial(draw, width=width), label, width, height(width))
+        both += Markup('<div class="{}">{}</div>').format(name, drawn)
+    return both
 
 
 def _svg(draw: Callable[[Any], None], label: str, width: int, height: int) -> Markup:
@@ -185,19 +227,16 @@ def _svg(draw: Callable[[Any], None], label: str, width: int, height: int) -> Ma
         axes.patch.set_visible(False)
         figure.patch.set_visible(False)
         figure.savefig(out, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
-    return Markup('<svg class="chart" role="img" aria-label="{}" {}').format(
-        label, _for_a_page(out.getvalue(), label)
-    )
+    # No wider than it was drawn, or nearly: letters keep their size.
+    head = Markup('<svg class="chart" style="max-width: {}px" role="img" aria-label="{}" ')
+    return head.format(width + width // 10, label) + _for_a_page(out.getvalue(), label)
 
 
 def _for_a_page(text: str, label: str) -> Markup:
     """An SVG file from its first attribute on: no names of its own but those it refers to, no colours."""
     text = text[text.index("<svg ") + 5 :]
     text = re.sub(
-        r"<metadata>.*?(?:</metadata>|\Z)|<style .*?(?:</style>|\Z)|<!--.*?(?:-->|\Z)",
-        "",
-        text,
-        flags=re.DOTALL,
+        r"(?s)<metadata>.*?(?:</metadata>|\Z)|<style .*?(?:</style>|\Z)|<!--.*?(?:-->|\Z)", "", text
     )
     text = re.sub(r'(?:xmlns|xmlns:xlink|width|height|version)="[^"]*" ?', "", text, count=5)
     text = re.sub(r' id="\w+_\d+"', "", text)

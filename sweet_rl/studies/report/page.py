@@ -10,57 +10,53 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from itertools import groupby
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from sweet_rl.studies.report import charts, words
-from sweet_rl.studies.results import Axes, Comparison, Measure, Method, Results
+from sweet_rl.studies.results import Axes, Comparison, Measure, Results
 from sweet_rl.viewer.export import from_template
 
 COLOURS = 8  # Colours beside those of the start and of the study's own method come again after so many
+DIFFERENT = 3  # Settings that a headline names, of those in which a run differs from the full study
 
 TEXTS: Final = tomllib.loads(files(__package__).joinpath("sections.toml").read_text("utf-8"))
 
 
-class Section(NamedTuple):
-    """One part of the page, drawn by the macro `part` of `parts.html`; folded, it opens by a click, and on paper."""
-
-    anchor: str
-    name: str
-    heading: str
-    caption: str
-    part: str
-    data: Any
-    folded: bool = False
-
-
-def _section(kind: str, data: Any, more: str = "", **changed: Any) -> Section:
-    given = {"anchor": kind, **TEXTS[kind], **changed}
-    name, heading, caption = (given[text] for text in ("name", "heading", "caption"))
-    return Section(
-        given["anchor"], name, heading, caption + more, given["part"], data, given.get("folded", False)
-    )
+def _section(kind: str, data: Any, more: str = "", **changed: Any) -> dict[str, Any]:
+    """A part of the page, drawn by the macro `part` of `parts.html`; folded, it opens by a click, and on paper."""
+    given = {"anchor": kind, "folded": False, **TEXTS[kind], **changed}
+    return given | {"data": data, "caption": given["caption"] + more}
 
 
 def results_page(results: Results) -> str:
     results = words.printable(results)
-    several = len([each for each in results.comparisons if each.own]) > 1
-    colours = colours_of(results.comparisons)
-    found = [
-        (bool(part.origin), each)
-        for part in results.comparisons
-        for each in sections_of(part, colours, several=several)
-    ]
-    # The very first curves stay open, whoever made them; else what another run made comes last, and folded.
-    main = bool(results.comparisons) and any(axes.main for axes in results.comparisons[0].curves)
-    first = [each for _, each in found[:1]] if main else []
-    others = [
-        each._replace(folded=each.folded or another)
-        for another, each in sorted(found[len(first) :], key=lambda known: known[0])
-    ]
-    headlines = [
-        _headline(each, several=several)
-        for each in sorted(results.comparisons, key=lambda part: bool(part.origin))
-    ]
+    parts, colours = results.comparisons, colours_of(results.comparisons)
+    full = {part.name.removeprefix("full-"): part for part in parts if part.origin}
+    own = [part for part in parts if not part.origin]
+    here, there = list[dict[str, Any]](), list[dict[str, Any]]()
+    for part in parts:
+        group, several = (there, len(full) > 1) if part.origin else (here, len(own) > 1)
+        for place, each in enumerate(_sections(part, colours, full.get(part.name))):
+            each["anchor"] = f"{part.name}-{each['anchor']}"
+            if several:
+                each["heading"] = f"{part.title}: {each['heading'][0].lower()}{each['heading'][1:]}"
+            if part.text and not place:
+                each["caption"] = f"{part.text} {each['caption']}"
+            group.append(each | {"folded": bool(each["folded"] or part.origin)})
+    # The very first curves stand beside the idea, whoever made them.
+    lead, first = None, there or here
+    if first and any(axes.main for axes in parts[0].curves):
+        lead = first.pop(0)
+        lead["caption"] = f"{parts[0].origin} {lead['caption']}"
+        lead["heading"] = lead["heading"] if parts[0].measures else parts[0].title
+    made = {**results.settings, **results.provenance}
+    strips = [_section("strips", results.strips)] if results.strips else []
+    chapters = {
+        "this-run": [*here, *strips],
+        "dialogues": _dialogues(results),
+        "full-study": there,
+        "settings": [_section("run", (made | dict(results.full), made))],
+    }
     day, version, command = (results.provenance.get(name, "") for name in ("day", "sweet_rl", "command"))
     known = (day and f" on {day}", version and f" by sweet_rl {version}", command and " with:")
     idea = f"idea_{results.study}.html"
@@ -73,12 +69,15 @@ def results_page(results: Results) -> str:
         rules=["style-src-attr 'unsafe-inline'"],
         title=results.title,
         results=results,
-        headlines=list(filter(None, headlines)),
+        headlines=[head for part in own if (head := _headline(part, full.get(part.name), results))],
         idea=idea if files(__package__).joinpath("templates", idea).is_file() else "",
-        first=first,
+        lead=lead,
         made=f"Made{''.join(known)}" if any(known) else "",
         command=command,
-        sections=[*others, *_examples(results), _run(results)],
+        chapters=[
+            {**TEXTS["chapters"][kind], "anchor": kind, "sections": chapters[kind]} for kind in chapters
+        ],
+        columns=TEXTS["columns"].get(results.study, {}),
         colours=colours,
         tone=lambda verdict: tones.get(verdict, ""),
         **{
@@ -88,65 +87,62 @@ def results_page(results: Results) -> str:
     )
 
 
-def _headline(part: Comparison, *, several: bool) -> dict[str, Any] | None:
-    """What its own method reached, beside the start and the best of the others; small where another run made it."""
-    own = next((method for method in part.methods if method.name == part.own), None)
-    if own is None or not part.measures or (reached := own.mean(part.measures[0].name)) is None:
-        return None
-    measure = part.measures[0]
-    write, fewer = words.writer(measure.unit), measure.better == "fewer"
-    known = [
-        (method, mean)
-        for method in part.methods
-        if method.name != own.name
-        and not method.name.startswith(f"{own.name}_")
-        and (mean := method.mean(measure.name)) is not None
-    ]
-    rivals = [each for each in known if each[0].name != part.start and not each[0].bound]
-    others = sorted(rivals, key=lambda each: each[1] if fewer else -each[1])[:1]
-    others += [each for each in known if each[0].name == part.start]
-    verdicts = []
-    for verdict, text in words.VERDICTS.items():
-        claims = [
-            claim.text if claim.mean is None else f"{claim.text} ({words.signed(claim.mean, measure.unit)})"
-            for claim in part.claims
-            if claim.verdict == verdict
+def _headline(part: Comparison, full: Comparison | None, results: Results) -> dict[str, Any] | None:
+    """What a run reached, and beside it the full study: which of its differences come out again, and what differs."""
+    head = _reached(part) if part.start or part.curves else None
+    known = _reached(full) if head and full else None
+    if full and known:
+        verdicts = {claim.text: claim.verdict for claim in part.claims}
+        settled = {each.text: each.verdict for each in full.claims if each.verdict in ("holds", "reversed")}
+        known["settled"] = [
+            verdicts[text] == verdict for text, verdict in settled.items() if text in verdicts
         ]
-        if claims:
-            verdicts.append((f"{text[0].upper()}{text[1:]}", claims))
-    head = {"world": part.title if several else "", "small": bool(part.origin), "own": own.title}
-    head |= {"verb": "needs" if fewer else "reaches", "value": write(reached), "measure": measure.title}
-    return head | {"others": [(each.title, write(mean)) for each, mean in others], "verdicts": verdicts}
+        known["unlike"] = [
+            (name, value, results.full[name])
+            for name, value in results.settings.items()
+            if name != "seeds" and results.full.get(name) not in (None, value)
+        ][:DIFFERENT]
+    return head and {**head, "world": part.title, "full": known}
 
 
-def _examples(results: Results) -> Iterator[Section]:
-    if results.dialogues:
-        groups = groupby(results.dialogues, key=lambda each: (each.request, each.solution))
-        turns = [turn for each in results.dialogues for turn in each.turns]
-        data = {
-            "groups": [list(group) for _, group in groups],
-            "candidates": any(turn.candidates for turn in turns),
-            "first": results.dialogues[0],
-        }
-        judged = any(turn.score is not None for turn in turns)
-        caption = "judged" if judged else "caption"
-        yield _section("dialogues", data, caption=TEXTS["dialogues"][caption])
-    if results.strips:
-        yield _section("strips", results.strips)
-
-
-def _run(results: Results) -> Section:
-    machine = results.provenance.get("machine")
-    caption = f"On {machine}" if machine else TEXTS["run"]["caption"]
-    if results.seconds:
-        caption += f", {words.duration(sum(results.seconds.values()))} in all"
-    data = {
-        "notes": results.notes,
-        "failures": results.failures,
-        "seconds": results.seconds,
-        "settings": {**results.settings, **results.provenance},
+def _reached(part: Comparison) -> dict[str, Any] | None:
+    """The first measure of the study's own method, of its start, and of the best of its rivals, as texts."""
+    methods, measure = {method.name: method for method in part.methods}, next(iter(part.measures), None)
+    own = methods.get(part.own)
+    if own is None or measure is None or (found := measure.of(own)) is None:
+        return None
+    write = words.writer(measure.unit)
+    means = {name: method.mean(measure.name) for name, method in methods.items()}
+    rivals = [
+        (mean, method.title)
+        for method in part.methods
+        if (mean := means[method.name]) is not None
+        and not (method.bound or method.name == part.start or method.name.startswith(part.own))
+    ]
+    best = (min if measure.better == "fewer" else max)(rivals, default=None)
+    start = means.get(part.start)
+    return {
+        "own": own.title,
+        "seeds": len(own.runs),
+        "measure": measure.title,
+        "value": write(found.mean),
+        "span": words.span(found, measure.unit),
+        "best": best and (best[1], write(best[0])),
+        "start": "" if start is None else write(start),
     }
-    return _section("run", data, caption=f"{caption}.")
+
+
+def _dialogues(results: Results) -> list[dict[str, Any]]:
+    """Dialogues about the same, side by side: each with what it says and the others do not."""
+    data = []
+    for _, found in groupby(results.dialogues, lambda each: (each.request, each.solution)):
+        group = list(found)
+        said = [{turn.agent for turn in each.turns} for each in group]
+        others = [set().union(*said[:at], *said[at + 1 :]) or own for at, own in enumerate(said)]
+        data.append([(each, own - other) for each, own, other in zip(group, said, others, strict=True)])
+    judged = any(turn.score is not None for each in results.dialogues for turn in each.turns)
+    caption = TEXTS["dialogues"]["judged" if judged else "caption"]
+    return [_section("dialogues", data, caption=caption)] if data else []
 
 
 def colours_of(parts: Sequence[Comparison]) -> dict[str, str]:
@@ -159,135 +155,103 @@ def colours_of(parts: Sequence[Comparison]) -> dict[str, str]:
     return given | {name: f"c{2 + place % COLOURS}" for place, name in enumerate(others)}
 
 
-def sections_of(part: Comparison, given: Mapping[str, str], *, several: bool) -> Iterator[Section]:
-    """All sections that have something to show; headings name the comparison if there are `several`."""
-    for place, each in enumerate(_sections(part, given)):
-        caption = " ".join(filter(None, (part.origin, "" if place else part.text, each.caption)))
-        name, heading = each.name, each.heading
-        if several:
-            name = "" if place else part.title
-            heading = f"{part.title}: {heading[0].lower()}{heading[1:]}"
-        yield each._replace(anchor=f"{part.name}-{each.anchor}", name=name, heading=heading, caption=caption)
-
-
-def _sections(part: Comparison, given: Mapping[str, str]) -> Iterator[Section]:
+def _sections(
+    part: Comparison, given: Mapping[str, str], full: Comparison | None
+) -> Iterator[dict[str, Any]]:
     another, curves, claims = bool(part.origin), TEXTS["curves"], TEXTS["claims"]
     dashed = curves["start"] if part.start and part.measures else ""
     across = dashed + (curves["bounds"] if any(method.bound for method in part.methods) else "")
+    beside, main = TEXTS["compared"]["full"] if full else "", bool(part.own and (part.start or part.curves))
     for axes in part.curves:
         if axes.main and (drawn := _learning(part, axes, given)):
             heading = f"{axes.title[0].upper()}{axes.title[1:]} against {axes.along}"
             more = across + (curves["changes"] if axes.changes else "")
             yield _section("curves", drawn, more, anchor=axes.name, heading=heading)
-    if part.measures and not another and (drawn := _intervals(part, part.measures[0], given)):
-        yield _section("compared", drawn, dashed, folded=not part.own)
+    if part.measures and not another and (drawn := _intervals(part, part.measures[0], given, full)):
+        yield _section("compared", drawn, dashed + beside, folded=not main)
     if any(claim.mean is not None for claim in part.claims):
         among = max(claim.among for claim in part.claims)
         caption = claims["short"] if another else claims["caption"]
-        more, drawn = claims["corrected"].format(among) if among > 1 else "", _claims(part, given)
-        yield _section("claims", drawn, more, caption=caption, folded=another)
-    measured = [method for method in part.methods if any(run.measures for run in method.runs)]
-    if critics := _critics(part, measured, given):
-        yield _section("critics", critics)
-    if measured:
-        yield _section("methods", _table(part, measured, given))
-    if found := _behaviour(part, measured, given):
-        yield _section("behaviour", found)
-    if found := _training(part, given):
-        yield _section("training", found)
+        more = (claims["corrected"].format(among) if among > 1 else "") + beside
+        yield _section("claims", _claims(part, given, full), more, caption=caption, folded=not main)
+    for kind, found in (
+        ("critics", _table(part, "critic", given)),
+        ("methods", _table(part, "result", given)),
+        ("behaviour", _behaviour(part, given)),
+        ("training", _training(part, given)),
+    ):
+        if found:
+            yield _section(kind, found)
 
 
 def _learning(part: Comparison, axes: Axes, given: Mapping[str, str]) -> Any:
-    series = [
-        charts.Series(method.title, given[method.name], curves)
-        for method in part.methods
-        if (curves := [run.curves[axes.name] for run in method.runs if run.curves.get(axes.name)])
-    ]
-    if not series:
-        return None
-    series.sort(key=lambda each: each.colour)
-    # What curves are seen against, by the first measure: the start, floors, ceilings; not what has a curve.
-    levels = []
-    drawn = {method.name for method in part.methods for run in method.runs if run.curves.get(axes.name)}
-    if part.measures:
-        means = {method.name: method.mean(part.measures[0].name) for method in part.methods}
-        named = [("the start", part.start)] if part.start else []
-        named += [(method.title, method.name) for method in part.methods if method.bound]
-        levels = [
-            (title, mean)
-            for title, name in named
-            if (mean := means.get(name)) is not None and name not in drawn
-        ]
-    return charts.learning(part.title, series, levels, axes)
+    series, levels = [], []
+    for method in sorted(part.methods, key=lambda method: given[method.name]):
+        mean = method.mean(part.measures[0].name) if part.measures else None
+        if curves := [run.curves[axes.name] for run in method.runs if run.curves.get(axes.name)]:
+            series.append(charts.Series(method.title, given[method.name], curves))
+        elif mean is not None and (method.bound or method.name == part.start):
+            # what curves are seen against, by the first measure: the start, which is c0, floors and ceilings
+            levels.append(("before training" if method.name == part.start else method.title, mean))
+    # Without measures of its own it is one of the two pictures, half as wide.
+    wide = charts.WIDE if part.measures else charts.HALF
+    return charts.learning(part.title, series, levels, axes, wide) if series else None
 
 
-def _table(part: Comparison, measured: list[Method], given: Mapping[str, str]) -> dict[str, Any]:
-    facts = list(dict.fromkeys(name for method in measured for name in method.facts))
-    shown = [measure for measure in part.measures if measure.group == "result"]
-    rivals = [method for method in measured if not method.bound]
-    known = [mean for method in rivals if (mean := method.mean(shown[0].name)) is not None]
-    best = (min if shown[0].better == "fewer" else max)(known, default=None)
+def _table(part: Comparison, group: str, given: Mapping[str, str]) -> dict[str, Any] | None:
+    """The measures of a group, a row for each method: results after what it learned from, critics with their turns."""
+    shown, critic = [measure for measure in part.measures if measure.group == group], group == "critic"
+    every = [(method, [measure.of(method) for measure in shown]) for method in part.methods]
+    measured = [(method, found) for method, found in every if any(found)]
+    facts = [] if critic else list(dict.fromkeys(name for method, _ in measured for name in method.facts))
+    rivals = [found[0].mean for method, found in measured if found[0] and not method.bound]
+    best = (min if shown and shown[0].better == "fewer" else max)(rivals, default=None)
     rows = []
-    for method in measured:
-        cells = [_cell(words.count(method.facts.get(name))) for name in facts]
-        for place, measure in enumerate(shown):
-            found = measure.of(method)
-            value = words.writer(measure.unit)(found.mean if found else None)
-            first = place == 0 and method in rivals and best is not None
-            wins = first and method.mean(measure.name) == best
-            cells.append(_cell(value, words.span(found, measure.unit) if found else "", best=wins))
-        rows.append(
-            {"colour": given[method.name], "title": method.title, "text": method.text, "cells": cells}
-        )
-    return {"heads": [*facts, *(measure.title for measure in shown)], "rows": rows}
+    for method, found in measured:
+        cells = [(words.count(method.facts.get(name)), "", False) for name in facts]  # value, beneath, best
+        for place, (measure, each) in enumerate(zip(shown, found, strict=True)):
+            turns = f"of {words.count(each.n)} turns" if each and each.n else ""
+            beneath = turns if critic else words.span(each, measure.unit) if each else ""
+            wins = each is not None and each.mean == best and not (critic or place or method.bound)
+            cells.append((words.writer(measure.unit)(each.mean if each else None), beneath, wins))
+        text = "" if critic else method.text
+        rows.append({"colour": given[method.name], "title": method.title, "text": text, "cells": cells})
+    heads = [*((name, name) for name in facts), *((measure.name, measure.title) for measure in shown)]
+    return {"heads": heads, "rows": rows} if rows else None
 
 
-def _cell(value: str, beneath: str = "", *, best: bool = False) -> dict[str, Any]:
-    return {"value": value, "beneath": beneath, "best": best}
-
-
-def _critics(part: Comparison, measured: list[Method], given: Mapping[str, str]) -> dict[str, Any] | None:
-    shown = [measure for measure in part.measures if measure.group == "critic"]
-    rows = []
-    for method in measured:
-        every, cells = [measure.of(method) for measure in shown], []
-        for found in every:
-            beneath = f"of {words.count(found.n)} turns" if found and found.n else ""
-            cells.append(_cell(words.number(found.mean if found else None), beneath))
-        if any(every):
-            rows.append({"colour": given[method.name], "title": method.title, "text": "", "cells": cells})
-    return {"heads": [measure.title for measure in shown], "rows": rows} if rows else None
-
-
-def _intervals(part: Comparison, measure: Measure, given: Mapping[str, str]) -> Any:
-    rows = []
+def _intervals(part: Comparison, measure: Measure, given: Mapping[str, str], full: Comparison | None) -> Any:
+    rows, known = [], {method.name: method.mean(measure.name) for method in full.methods} if full else {}
     for method in part.methods:
-        if (found := measure.of(method)) is None:
-            continue
-        each = [one.mean for one in method.measured(measure.name).values()]
-        label, interval = words.writer(measure.unit)(found.mean), (found.mean, found.low, found.high)
-        if span := words.span(found, measure.unit):
-            label += f" ({span})"
-        seeds = each if len(each) > 1 else []
-        rows.append(charts.Row(method.title, given[method.name], *interval, seeds, label))
-    start = next((row.mean for row in rows if row.colour == "c0"), None)
-    write = words.tick(measure.unit)
-    return charts.intervals(part.title, rows, start, measure.title, write) if rows else None
+        if found := measure.of(method):
+            each = [one.mean for one in method.measured(measure.name).values()]
+            span = words.span(found, measure.unit)
+            label = words.writer(measure.unit)(found.mean) + (f" ({span})" if span else "")
+            seeds = each if len(each) > 1 else []
+            rows.append(
+                charts.Row(method.title, given[method.name], found, seeds, label, known.get(method.name))
+            )
+    start = next((row.found.mean for row in rows if row.colour == "c0"), None)
+    return (
+        charts.intervals(part.title, rows, start, measure.title, words.tick(measure.unit)) if rows else None
+    )
 
 
-def _claims(part: Comparison, given: Mapping[str, str]) -> Any:
+def _claims(part: Comparison, given: Mapping[str, str], full: Comparison | None) -> Any:
     unit, rows = part.measures[0].unit, []
+    known = {claim.text: claim.mean for claim in full.claims} if full else {}
     for claim in part.claims:
         if claim.mean is not None:
             each = [value for _, value in claim.each] if len(claim.each) > 1 else []
             label = f"{words.signed(claim.mean, unit)}: {words.VERDICTS[claim.verdict]}"
-            interval = claim.mean, claim.low, claim.high
-            rows.append(charts.Row(claim.text, given[claim.better], *interval, each, label))
+            rows.append(
+                charts.Row(claim.text, given[claim.better], claim, each, label, known.get(claim.text))
+            )
     along = f"difference of {part.measures[0].title}{', in points' if unit == 'share' else ''}"
     return charts.intervals(part.title, rows, 0.0, along, words.signed_tick(unit))
 
 
-def _behaviour(part: Comparison, measured: list[Method], given: Mapping[str, str]) -> list[Any]:
+def _behaviour(part: Comparison, given: Mapping[str, str]) -> list[Any]:
     groups = []
     for better, heading in (
         ("more", "More is better"),
@@ -299,27 +263,23 @@ def _behaviour(part: Comparison, measured: list[Method], given: Mapping[str, str
         for measure in part.measures:
             if measure.group != "behaviour" or measure.better != better:
                 continue
-            means = [(method, method.mean(measure.name)) for method in measured]
-            known = [(method, value) for method, value in means if value is not None]
-            if any(value for _, value in known):
-                rows = [{"title": m.title, "colour": given[m.name], "value": value} for m, value in known]
-                most = max(value for _, value in known)
-                panels.append({"title": measure.title, "rows": rows, "most": most})
+            rows = [
+                {"title": method.title, "colour": given[method.name], "value": value}
+                for method in part.methods
+                if (value := method.mean(measure.name)) is not None
+            ]
+            if any(row["value"] for row in rows):
+                panels.append({"title": measure.title, "rows": rows})
         if panels:
             groups.append((heading, panels))
     return groups
 
 
 def _training(part: Comparison, given: Mapping[str, str]) -> list[Any]:
-    groups = []
+    groups, shown = [], [axes for axes in part.curves if not axes.main]
     for method in part.methods:
-        curves = method.runs[0].curves if method.runs else {}
-        colour, label = given[method.name], f"{part.title}, {method.title}"
-        drawn = [
-            charts.panel(label, curves[axes.name], axes, colour)
-            for axes in part.curves
-            if not axes.main and curves.get(axes.name)
-        ]
-        if drawn:
+        curves, colour = method.runs[0].curves if method.runs else {}, given[method.name]
+        known = [(curves[axes.name], axes) for axes in shown if curves.get(axes.name)]
+        if drawn := [charts.panel(f"{part.title}, {method.title}", *each, colour) for each in known]:
             groups.append({"colour": colour, "title": method.title, "charts": drawn})
     return groups

@@ -23,7 +23,7 @@ VERDICTS: Final = {  # The words for a claim
     "holds": "holds here",
     "reversed": "the other way round here",
     "open": "not settled here",
-    "unknown": "no spread to settle it by",
+    "unknown": "no interval",
 }
 
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -107,4 +107,6 @@ def duration(seconds: float) -> str:
 
 
 def setting(value: Json) -> str:
+    if value is None:
+        return NOTHING
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -40,17 +40,17 @@ def results(study: Study, seconds: Mapping[str, float]) -> study_results.Results
     dialogues = {}
     for name in measured_in(study):
         dialogues[name] = load_trajectories(study.measured(name))
-        if study.trades:
+        if trades := study.trades:
             tasks = [each.task for each in dialogues[name]]
-            check_trades(tasks, study.trades, str(study.measured(name)))
+            check_trades(tasks, trades, str(study.measured(name)))
     won = {
         name: {each.task.task_id: float(each.reward == 1) for each in played if each.reward is not None}
         for name, played in dialogues.items()
     }
     failed = {name: sum(each.reward is None for each in played) for name, played in dialogues.items()}
     main = Comparison(
-        "mini",
-        f"mini:{study.world}",
+        f"trades{trades}" if trades else "mini",
+        f"{trades} trade{'s' if trades > 1 else ''}" if trades else f"mini:{study.world}",
         own="sweet",
         start="warm_start",
         measures=(*MEASURES, *TURNS),
@@ -71,9 +71,10 @@ def results(study: Study, seconds: Mapping[str, float]) -> study_results.Results
     return study_results.Results(
         "sweet",
         "SWEET-RL and its rivals in the mini benchmark",
-        f"World {study.world!r}, seed {study.seed}: {study.train_tasks} tasks, {study.repeats} dialogues "
-        "each, for every method the same; "
-        f"measured on {study.test_tasks} tasks of mini:{study.test_split}.",
+        "A tiny agent is asked for a function that adds up prices. Which two extras a shop charges for it can only learn "
+        f"by asking. Every method learns from the same {study.train_tasks * study.repeats} dialogues about "
+        f"{study.train_tasks} tasks and is measured on {study.test_tasks} new ones (mini:{study.world}:{study.test_split}, "
+        f"seed {study.seed}).",
         tuple(filter(None, (main, chosen, pages))),
         tuple(_dialogues(study, dialogues)),
         strips,
@@ -81,6 +82,7 @@ def results(study: Study, seconds: Mapping[str, float]) -> study_results.Results
         study_results.provenance(),
         seconds,
         failures=tuple(f"{METHODS[name][0]}: {n} test episodes failed." for name, n in failed.items() if n),
+        credit=_credit(study),
     )
 
 
@@ -107,11 +109,8 @@ def comparison_at_test_time(
                 runs.append(Run(seed, curves={AT_TEST_TIME.name: ((1.0, of_agent["warm_start"]), *points)}))
         if runs:
             methods.append(Method(critic, title_of_critic, text, tuple(runs)))
-    return (
-        Comparison(name, title, own="critic", curves=(AT_TEST_TIME,), methods=tuple(methods))
-        if methods
-        else None
-    )
+    made = Comparison(name, title, own="critic", curves=(AT_TEST_TIME,), methods=tuple(methods))
+    return made if methods else None
 
 
 def measured_in(study: Study) -> list[str]:
@@ -236,11 +235,8 @@ def _dialogues(study: Study, dialogues: Mapping[str, Sequence[Trajectory]]) -> I
     """The same three tasks before and after, with the critic's scores of the turn and its alternatives."""
     sides = {}
     for name in ("warm_start", "sweet"):
-        seen: dict[str, list[Candidates]] = defaultdict(list)
-        for row in ranked_turns(study.path(f"{name}.seen.jsonl")):
-            seen[row.key[0]].append(row)
-        tasks = {each.task.task_id: each for each in dialogues[name]}
-        sides[name] = {key: (each, seen[key]) for key, each in tasks.items() if key in seen}
+        seen = _by_dialogue(study.path(f"{name}.seen.jsonl"))
+        sides[name] = {each.key: (each, seen[each.key]) for each in dialogues[name] if each.key in seen}
     before, after = sides.values()
     # first those that were lost before and are won after
     became = {
@@ -250,6 +246,27 @@ def _dialogues(study: Study, dialogues: Mapping[str, Sequence[Trajectory]]) -> I
         for name, side in sides.items():
             if key in side:
                 yield _dialogue(name, *side[key])
+
+
+def _by_dialogue(path: Path) -> dict[tuple[str, int], list[Candidates]]:
+    found: dict[tuple[str, int], list[Candidates]] = defaultdict(list)
+    for row in ranked_turns(path):
+        found[row.key[:2]].append(row)
+    return found
+
+
+def _credit(study: Study) -> tuple[Dialogue, ...]:
+    """The shortest recorded dialogue that was solved in spite of a useless question, as each critic scores it."""
+    ranked = {name: study.ranked(name) for name in ("sweet_blind", "sweet") if name in study.ways}
+    critics = {name: _by_dialogue(path) for name, path in ranked.items() if path.exists()}
+    for each in sorted(load_trajectories(study.dialogues), key=lambda each: len(each.dialogue_history)):
+        verdicts = [verdict for verdict, _ in _verdicts(each)]
+        whole = all(len(rows[each.key]) == len(verdicts) for rows in critics.values())
+        if each.reward == 1 and {Verdict.USEFUL, Verdict.USELESS} <= {*verdicts} and whole:
+            found = tuple(_dialogue(name, each, rows[each.key]) for name, rows in critics.items())
+            if all(turn.score is not None for dialogue in found for turn in dialogue.turns):
+                return found
+    return ()
 
 
 def _dialogue(name: str, trajectory: Trajectory, rows: Sequence[Candidates]) -> Dialogue:

@@ -61,9 +61,8 @@ class Study:
         return self.path(f"{name}.test.jsonl")
 
 
-TRAIN = {
-    "train_batch_size": 32, "micro_train_batch_size": 32, "eval_fraction": 0, "quiet": True,
-}  # Of every training  # fmt: skip
+# Of every training
+TRAIN = {"train_batch_size": 32, "micro_train_batch_size": 32, "eval_fraction": 0, "quiet": True}
 
 # The best of their grids on mini:trades=40:dev and mini:trades=10:dev with seed 0, by benchmarks/mini_settings.py.
 CRITIC = {"learning_rate": 1e-4, "max_epochs": 4, "beta": 100.0}

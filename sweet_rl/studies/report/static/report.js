@@ -6,7 +6,7 @@
   const folds = document.querySelectorAll(".fold");
   const lists = [...document.querySelectorAll("details:not(.fold)")];
   const openAll = document.getElementById("open-all");
-  if (openAll) {
+  if (openAll && lists.length) {
     openAll.hidden = false;
     openAll.addEventListener("click", () => {
       const open = lists.some((list) => !list.open);
@@ -15,7 +15,7 @@
     });
   }
   const unfold = () => {
-    const fold = document.getElementById(location.hash.slice(1))?.querySelector(":scope > .fold");
+    const fold = document.getElementById(location.hash.slice(1))?.querySelector(":scope > .fold, :scope > section:only-child > .fold");
     if (fold) fold.open = true;
   };
   addEventListener("hashchange", unfold);
