@@ -89,7 +89,7 @@ def learning(
             if len(each.curves) > 1:
                 axes.fill_between(steps, mean - error, mean + error, color=colour, alpha=0.16, linewidth=0)
             marker = mark if len(steps) <= _FEW_POINTS else None
-            axes.plot(steps, mean, color=colour, linewidth=2, marker=marker, markersize=5, zorder=order)
+            axes.plot(steps, mean, color=colour, lw=2, marker=marker, ms=5, zorder=order, clip_on=False)
             ends.append((mean[-1], steps[-1], f"{each.title} {write(mean[-1])}", colour, "-"))
         low = axes.dataLim.ymin
         for dashes, (title, value) in zip(cycle(_DASHES), levels, strict=False):
