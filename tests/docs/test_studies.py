@@ -40,7 +40,7 @@ def test_the_full_tables_are_those_of_the_study(heading, path, column):
     for part in beside(sample_results(), path).comparisons[:-1]:
         under = re.search(rf"^### {part.title}$(.*?)(?=^### |\Z)", section, re.MULTILINE | re.DOTALL)
         rows = dict(_rows(under[1] if under else section))
-        if column.format(WORLDS.get(title)) in RERUNS:  # docs/results.md has the others
+        if column.format(WORLDS.get(part.title)) in RERUNS:  # docs/results.md has the others
             assert {claim.text: rows.get(claim.text) for claim in part.claims} == {
                 claim.text: [_interval(claim, part.measures[0].unit, "+"), VERDICTS[claim.verdict]]
                 for claim in part.claims

@@ -60,7 +60,6 @@ def results_page(results: Results) -> str:
     day, version, command = (results.provenance.get(name, "") for name in ("day", "sweet_rl", "command"))
     known = (day and f" on {day}", version and f" by sweet_rl {version}", command and " with:")
     idea = f"idea_{results.study}.html"
-    tones = {name: "good" if good else "bad" for name, good in words.GOOD.items()}
     return from_template(
         "sweet_rl.studies.report",
         "page.html",
@@ -74,16 +73,12 @@ def results_page(results: Results) -> str:
         lead=lead,
         made=f"Made{''.join(known)}" if any(known) else "",
         command=command,
-        chapters=[
-            {**TEXTS["chapters"][kind], "anchor": kind, "sections": chapters[kind]} for kind in chapters
-        ],
+        chapters={kind: sections for kind, sections in chapters.items() if sections},
+        texts=TEXTS["chapters"],
         columns=TEXTS["columns"].get(results.study, {}),
         colours=colours,
-        tone=lambda verdict: tones.get(verdict, ""),
-        **{
-            name: getattr(words, name)
-            for name in ("share", "number", "signed", "duration", "setting", "is_code")
-        },
+        tone=lambda verdict: {True: "good", False: "bad", None: ""}[words.GOOD.get(verdict)],
+        words=words,
     )
 
 
@@ -94,9 +89,7 @@ def _headline(part: Comparison, full: Comparison | None, results: Results) -> di
     if full and known:
         verdicts = {claim.text: claim.verdict for claim in part.claims}
         settled = {each.text: each.verdict for each in full.claims if each.verdict in ("holds", "reversed")}
-        known["settled"] = [
-            verdicts[text] == verdict for text, verdict in settled.items() if text in verdicts
-        ]
+        known["settled"] = [verdicts[each] == settled[each] for each in settled if each in verdicts]
         known["unlike"] = [
             (name, value, results.full[name])
             for name, value in results.settings.items()
@@ -227,14 +220,11 @@ def _intervals(part: Comparison, measure: Measure, given: Mapping[str, str], ful
             each = [one.mean for one in method.measured(measure.name).values()]
             span = words.span(found, measure.unit)
             label = words.writer(measure.unit)(found.mean) + (f" ({span})" if span else "")
-            seeds = each if len(each) > 1 else []
-            rows.append(
-                charts.Row(method.title, given[method.name], found, seeds, label, known.get(method.name))
-            )
+            seeds, mean = each if len(each) > 1 else [], known.get(method.name)
+            rows.append(charts.Row(method.title, given[method.name], found, seeds, label, mean))
     start = next((row.found.mean for row in rows if row.colour == "c0"), None)
-    return (
-        charts.intervals(part.title, rows, start, measure.title, words.tick(measure.unit)) if rows else None
-    )
+    write = words.tick(measure.unit)
+    return charts.intervals(part.title, rows, start, measure.title, write) if rows else None
 
 
 def _claims(part: Comparison, given: Mapping[str, str], full: Comparison | None) -> Any:
@@ -244,9 +234,8 @@ def _claims(part: Comparison, given: Mapping[str, str], full: Comparison | None)
         if claim.mean is not None:
             each = [value for _, value in claim.each] if len(claim.each) > 1 else []
             label = f"{words.signed(claim.mean, unit)}: {words.VERDICTS[claim.verdict]}"
-            rows.append(
-                charts.Row(claim.text, given[claim.better], claim, each, label, known.get(claim.text))
-            )
+            mean = known.get(claim.text)
+            rows.append(charts.Row(claim.text, given[claim.better], claim, each, label, mean))
     along = f"difference of {part.measures[0].title}{', in points' if unit == 'share' else ''}"
     return charts.intervals(part.title, rows, 0.0, along, words.signed_tick(unit))
 

@@ -1,4 +1,4 @@
-"""Numbers and texts of a report."""
+"""Numbers and texts of a report: a share, a count, a difference, a duration, a setting."""
 
 from __future__ import annotations
 
