@@ -258,5 +258,5 @@ def test_page_and_table_take_the_results(study):
     assert f"for all {claims} claims of this page to be right together" in text
     assert "Planner 55.0" in page  # a line across the curves
     assert page.count(">pickup</text>") == 2  # a line where the level begins, wide and narrow
-    assert text.count("Upright lines say what is played") == 1
+    assert text.count("From each upright line on") == 1
     assert "Reflect-RL beats fine-tuning alone: +30.0 points: no interval" in table(found)
