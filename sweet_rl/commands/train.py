@@ -163,7 +163,7 @@ def train_dpo(settings: DPOSettings, /) -> None:
     helps={
         "min_reward": "imitate only trajectories with at least this reward; default all.",
         "dataset": "files or hub names, separated by commas: trajectories (of sweet-rl simulate_interactions or eval, or published), messages, prompts and completions, or pairs, whose chosen side is imitated (sweet-rl generate_random_pairs_from_ranks --get_sft).",
-        "prompt_key": "of pairs, the field with the prompt; default: prompt in rows that have it, else the chosen side is a whole dialogue.",
+        "prompt_key": "for pairs: the field with the prompt; default: prompt in rows that have it, else the chosen side is a whole dialogue.",
         "chosen_key": "for pairs: the field that is imitated.",
     },
     without="""

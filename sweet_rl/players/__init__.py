@@ -137,7 +137,7 @@ class ReflectionFlags(Settings):
         only=_REFLECTING,
     )
     reflection_prompt_path: str | None = flag(
-        None, "its system prompt, a file; default the packaged one.", shown="all", only=_REFLECTING
+        None, "file with its system prompt; default the packaged one.", shown="all", only=_REFLECTING
     )
     reflection_tokens: int = flag(
         100, "longest analysis, in tokens.", at_least=1, shown="all", only=_REFLECTING

@@ -63,7 +63,7 @@ class _Pairs(PairFields, MaxPixels):
     apply_chat_template: bool = flag(
         False, "of no effect: lists of messages become texts anyway.", shown="never"
     )
-    image_processor: str | None = flag(None, "its folder or hub name; default: the model's own.", shown="all")
+    image_processor: str | None = flag(None, "folder or hub name; default: the model's own.", shown="all")
     min_pixels: int = flag(12544, "pictures with fewer pixels are enlarged.", at_least=1, shown="all")
 
 
@@ -157,7 +157,7 @@ class ModelSettings(Placement):
     gradient_checkpointing: bool = flag(
         False, "recompute activations instead of keeping them: less memory, more time."
     )
-    gradient_checkpointing_use_reentrant: bool = flag(False, "torch's older form of it.", shown="all")
+    gradient_checkpointing_use_reentrant: bool = flag(False, "torch's reentrant form of it.", shown="all")
     torch_compile: bool = flag(False, "compile the layers: faster on a GPU with flex_attention.", shown="all")
     flash_attn: bool = flag(False, "use the package flash-attn; shares no common prefixes.", shown="all")
     attention: Literal["auto", "sdpa", "eager", "flex_attention", "flash_attention_2"] = flag(
