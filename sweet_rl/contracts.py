@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeVar
 
 from sweet_rl.errors import SweetRLError, UsageError, of_own
 from sweet_rl.types import (
     Completion,
     Generation,
+    Message,
     Observation,
     Score,
     StepResult,
@@ -89,34 +90,99 @@ class Grader(Protocol):
 
 def check_contract(player: Any, whose: str, method: str) -> None:
     """Whether who was made, by anyone's class, keeps the contract."""
-    lacking = [] if hasattr(player, "name") else ["name"]
-    for one in (method, "close"):
-        if not inspect.iscoroutinefunction(getattr(player, one, None)):
-            lacking.append(f"async def {one}")
+    methods = ("reset", "step", "close") if method == "step" else (method, "close")
+    lacking = [] if method == "step" or hasattr(player, "name") else ["name"]
+    lacking += [
+        f"async def {one}" for one in methods if not inspect.iscoroutinefunction(getattr(player, one, None))
+    ]
     if lacking:
-        kind = "User" if method == "reply" else "Policy"
+        kind = {"reply": "User", "act": "Policy", "step": "Env"}[method]
         problem = f"which has no `{'` and no `'.join(lacking)}`: write it (sweet_rl.{kind})."
         raise UsageError(f"The {whose} is {player!r}, {problem}")
+
+
+_WANTED: Final[Mapping[type, str]] = {
+    Observation: 'sweet_rl.Observation(task_id, (sweet_rl.Message("user", text), ...), seed)',
+    StepResult: "sweet_rl.StepResult(content, output, observation, reward, terminated, truncated), the first two str",
+    Generation: "sweet_rl.Generation(prompt, sweet_rl.Completion(text))",
+    UserReply: "sweet_rl.UserReply(text)",
+}
+"""What the parts of a world return, as a person writes it."""
+
+
+async def held(whose: str, part: Any, method: str, kind: type[Answer], *given: Any, **named: Any) -> Answer:
+    """What a person's own part answers; a UsageError that names part and line where that is not what it has to be."""
+    what = f"`{method}` of {whose}"
+    try:
+        found = await getattr(part, method)(*given, **named)
+    except SweetRLError:
+        raise
+    except Exception as error:
+        raise of_own(what, error) from error
+    match found:
+        case (
+            Observation(messages=[*_, Message(content=str())])
+            | StepResult(
+                content=str(), output=str(), observation=None | Observation(messages=[*_, Message()])
+            )
+            | Generation(completion=Completion(text=str()))
+            | UserReply(content=str())
+        ) if isinstance(found, kind):
+            return found
+    hint = " A way through it ends without `return`." if found is None else ""
+    raise UsageError(
+        f"{what} must return {_WANTED[kind]}; got {found!r:.200} ({type(found).__name__}).{hint}"
+    )
+
+
+class HeldPlayer:
+    """A person's own agent or human, whose answers are looked at; the rest is its own."""
+
+    def __init__(self, player: Any, whose: str) -> None:
+        self.policy, self._whose = player, whose
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "system_prompt":  # is given to the agent itself (`policies.instructed`)
+            raise AttributeError(name)
+        return getattr(vars(self).get("policy"), name)
+
+    async def act(self, observation: Observation) -> Generation:
+        """One turn of the agent."""
+        return await held(self._whose, self.policy, "act", Generation, observation)
+
+    async def reply(self, context: UserContext) -> UserReply:
+        """The human's answer."""
+        return await held(self._whose, self.policy, "reply", UserReply, context)
 
 
 class HeldEnv:
     """An Env whose answers are looked at: results that are some, rewards that are numbers, an end."""
 
-    def __init__(self, env: Env, world: str, turns: int) -> None:
-        self._env, self._whose, self._turns, self._taken = env, f"the Env of {world}", turns, 0
+    def __init__(self, make: Callable[[], Env], world: str, turns: int) -> None:
+        self._whose, self._turns, self._taken = f"the Env of {world}", turns, 0
+        try:
+            self._env = make()
+        except Exception as error:
+            hint = "`make_env` returns a new Env, or `open` yields a function that does."
+            raise of_own(f"What makes an Env of {world}", error, hint) from error
+        check_contract(self._env, self._whose.removeprefix("the "), "step")
 
     async def reset(self, task: Task, *, seed: int) -> Observation:
         """Begin the episode."""
         self._taken = 0
-        return await self._asked("reset", self._env.reset(task, seed=seed), Observation)
+        return await held(self._whose, self._env, "reset", Observation, task, seed=seed)
 
     async def step(self, action: str) -> StepResult:
         """Take the agent's text."""
-        found = await self._asked("step", self._env.step(action), StepResult)
+        found = await held(self._whose, self._env, "step", StepResult, action)
         self._taken += 1
-        wrong = ""
-        if found.reward is not None and not math.isfinite(found.reward):
-            wrong = f"gave the reward {found.reward}: it must be a finite number, or None where the turn is not rewarded"
+        reward, wrong = found.reward, ""
+        number = isinstance(reward, int | float) and not isinstance(reward, bool) and math.isfinite(reward)
+        if reward is not None and not number:
+            wrong = (
+                f"gave the reward {reward!r} ({type(reward).__name__}): it must be a finite int or float, or None where the turn "
+                "is not rewarded"
+            )
         elif not found.over and found.observation is None:
             wrong = "gave no observation and no end: return the next one, or terminated=True, or truncated=True at the last turn"
         elif not found.over and self._taken > 2 * self._turns + 10:
@@ -128,16 +194,3 @@ class HeldEnv:
     async def close(self) -> None:
         """Free what the episode holds."""
         await self._env.close()
-
-    async def _asked(self, what: str, answer: Any, kind: type[Answer]) -> Answer:
-        try:
-            found = await answer
-        except SweetRLError:
-            raise
-        except Exception as error:
-            raise of_own(f"`{what}` of {self._whose}", error) from error
-        if not isinstance(found, kind):
-            raise UsageError(
-                f"`{what}` of {self._whose} must return a sweet_rl.{kind.__name__}; got {found!r:.80}."
-            )
-        return found

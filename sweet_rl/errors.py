@@ -102,12 +102,15 @@ def of_own(
     hint: str = "That ends the run, and is no score. Where only one episode cannot go on, raise sweet_rl.errors.EpisodeError.",
 ) -> UsageError:
     """The error for what a person's own code raised: its place is the last one outside this library, or the last of all."""
-    frames = traceback.extract_tb(error.__traceback__)
-    here = str(Path(__file__).parent)
-    own = [one for one in frames if not one.filename.startswith((here, sys.base_prefix, "<"))]
-    at = own[-1] if own else frames[-1]
-    place = f"file {at.filename}, line {at.lineno}, in {at.name}: {at.line}"
-    return UsageError(f"{whose} raised {type(error).__name__}: {error} ({place}). {hint}".rstrip())
+    if isinstance(error, SyntaxError):
+        what, place = error.msg, f"file {error.filename}, line {error.lineno}: {(error.text or '').strip()}"
+    else:
+        frames = traceback.extract_tb(error.__traceback__)
+        here = str(Path(__file__).parent)
+        own = [one for one in frames if not one.filename.startswith((here, sys.base_prefix, "<"))]
+        at = own[-1] if own else frames[-1]
+        what, place = str(error), f"file {at.filename}, line {at.lineno}, in {at.name}: {at.line}"
+    return UsageError(f"{whose} raised {type(error).__name__}: {what} ({place}). {hint}".rstrip())
 
 
 def without_linux(what: str) -> str:

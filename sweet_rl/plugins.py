@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from sweet_rl import tracking
-from sweet_rl.errors import UsageError, no_such
+from sweet_rl.errors import SweetRLError, UsageError, no_such, of_own, suggestion
 
 _PLACE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 """`module:ATTRIBUTE`; no address, no path and no model's name with its owner looks like it."""
@@ -35,6 +35,7 @@ class Registry:
     kind: str  # one of them in messages, as in "world"
     ours: Mapping[str, str] = field(default_factory=dict)  # in this package, each as `module:ATTRIBUTE`
     parts: tuple[str, ...] = ()  # attributes that one of them has, by its contract
+    base: type = object  # that all of them are of, where there is one
 
     def names(self) -> tuple[str, ...]:
         """Ours in their order, then those of installed packages."""
@@ -82,12 +83,30 @@ class Registry:
         if place == name and (here := str(Path.cwd())) not in sys.path:
             sys.path.append(here)  # where a person's own file lies; it takes no other module's place
         module, _, attribute = place.partition(":")
+        what = f"The {self.kind} {name!r} cannot be imported"
+        if place == name and not _PLACE.fullmatch(place):
+            raise UsageError(
+                f"{what}: write module:ATTRIBUTE, as in `from module import ATTRIBUTE`. A file in another folder is found with "
+                "PYTHONPATH=FOLDER before the command."
+            )
         try:
             found: Any = importlib.import_module(module)
-            for part in attribute.split("."):
-                found = getattr(found, part)
-        except (ImportError, AttributeError, ValueError) as error:
-            raise UsageError(f"The {self.kind} {name!r} cannot be imported from {place}: {error}.") from error
+        except SweetRLError:
+            raise
+        except ModuleNotFoundError as error:
+            if f"{module}.".startswith(f"{error.name}."):
+                places = f"It was looked for in the current folder ({Path.cwd()}), on PYTHONPATH and among installed packages."
+                raise UsageError(f"{what}: there is no module {error.name!r}. {places}") from error
+            raise of_own(f"{what}: its module {module}", error, "") from error
+        except Exception as error:
+            raise of_own(f"{what}: its module {module}", error, "") from error
+        for part in attribute.split("."):
+            if not hasattr(found, part):
+                members = getattr(found, "__dict__", {}).items() if self.base is not object else ()
+                known = [key for key, value in members if isinstance(value, self.base)]
+                has = f" It has the {self.kind} {', '.join(known)}." if known else ""
+                raise UsageError(f"{what}: {module} has no attribute {part!r}{suggestion(part, known)}.{has}")
+            found = getattr(found, part)
         return found
 
 

@@ -246,7 +246,7 @@ def test_an_agent_plays_any_world_by_name(beside, tmp_path):
         ("--agent_model number_counte", r"'number_counte' \(did you mean number_counter\?\). Known: halving, random, number_c"),
         ("--agent guessing.human:Teller", "The agent 'guessing.human:Teller' is .*, which has no act"),
         ("--env_model guessing.world:WORLD", "The human 'guessing.world:WORLD' is .*, which has no reply"),
-        ("--env_model guessing.humans:Teller", "cannot be imported from guessing.humans:Teller"),
+        ("--env_model guessing.humans:Teller", "cannot be imported: there is no module .guessing.humans"),
     ],
 )  # fmt: skip
 def test_an_unknown_name_is_an_error_that_lists_the_known(beside, flags, says):

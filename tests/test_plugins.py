@@ -36,7 +36,7 @@ def test_a_name_for_nothing_lists_what_there_is():
 
 
 @pytest.mark.parametrize(
-    ("name", "why"), [("no_such_module:X", "No module"), ("string:nothing", "no attribute")]
+    ("name", "why"), [("no_such_module:X", "no module"), ("string:nothing", "no attribute")]
 )
 def test_what_cannot_be_imported(name, why):
     with pytest.raises(UsageError, match=f"thing '{name}' cannot be imported.*{why}"):

@@ -377,9 +377,14 @@ def _digest_of(path: Path, size: int, mtime: float) -> str:  # the same file is 
 def tell_of_search(model: str, what: str) -> None:
     """Say, once, that a model is no folder here; UsageError, which begins with `what`, where the hub cannot have it."""
     if not Path(model_path(model)).is_dir():
-        if model.startswith((".", "/", "~")) or model.count("/") > 1:
-            why = "there is no such folder, and a model of the hub is named like owner/name."
-            raise UsageError(f"{what} could be loaded from {model!r}: {why}")
+        parent = Path(model).parent
+        if (
+            model.startswith((".", "/", "~", "outputs/"))
+            or model.count("/") > 1
+            or (parent.name and parent.is_dir())
+        ):
+            why = f"there is no folder {model!r} (looked in {str(Path.cwd())!r}), and a model of the hub is named like owner/name"
+            raise UsageError(f"{what} could be loaded: {why}.")
         if not without_hub_if_silent():
             _LOG.warning("%s is no folder here: looking for it in the local cache and on the hub.", model)
 

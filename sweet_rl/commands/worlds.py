@@ -81,7 +81,11 @@ def play(flags: PlayFlags, options: Options, /) -> None:
 
     world = world_of(flags.world)
     if world.scores.stage != "evaluate_games":
-        raise UsageError(f"{world.name} grades answers afterwards, and is no game to play in a terminal.")
+        raise UsageError(
+            f"{world.name} grades answers afterwards, and is no game to play in a terminal. Let an agent play, and read what was said: "
+            f"sweet-rl simulate_interactions {world.tasks.test} dialogues.jsonl --world {flags.world} --env_model scripted --num_tasks 5, "
+            "then sweet-rl view dialogues.jsonl."
+        )
     seed = secrets.randbelow(2**31) if flags.seed < 0 else flags.seed
     asyncio.run(play_game(replace(flags, seed=seed), world, options))
 

@@ -19,7 +19,7 @@ from typing import Any, ParamSpec, TypeVar
 from sweet_rl.errors import UsageError, no_such
 from sweet_rl.records import task_from_row, unique_tasks
 from sweet_rl.types import Json, Task, Trajectory
-from sweet_rl.worlds import Options, World, check_tasks, load_tasks, names, world_of
+from sweet_rl.worlds import Options, World, check_tasks, check_world, load_tasks, names, world_of
 
 Tasks = str | Path | Iterable[Task | Mapping[str, Json]]
 """The name of a list or a file, or tasks themselves: as objects, or as rows of a task file."""
@@ -53,6 +53,8 @@ def world_for(world: Any) -> World:
     if not isinstance(world, World):
         wanted = "must be a name, module:ATTRIBUTE, or an object of a subclass of sweet_rl.World"
         raise UsageError(f"world {wanted}; got {world!r}. Names: {', '.join(names())}.")
+    if not type(world).__module__.startswith("sweet_rl."):
+        check_world(world)
     return world
 
 

@@ -10,12 +10,13 @@ import asyncio
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from random import Random
-from statistics import median, quantiles
-from typing import Any, Final, NamedTuple
+from statistics import fmean, median, quantiles
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sweet_rl import tracking
 from sweet_rl.chat import model_path
@@ -38,10 +39,12 @@ from sweet_rl.learning.gates import (
     required,
     returns_of,
     shown,
+    solutions_differ,
 )
 from sweet_rl.learning.policy import Split, able, played, split_tasks
 from sweet_rl.pipelines.running import run_steps, seconds_of
 from sweet_rl.pipelines.steps import Step
+from sweet_rl.players.cast import Cast
 from sweet_rl.policies.transformers import TransformersPolicy
 from sweet_rl.preferences.candidates import Candidates, candidates_from_rows
 from sweet_rl.preferences.pairs import draw_pairs
@@ -50,25 +53,23 @@ from sweet_rl.statistics import mean_over_tasks
 from sweet_rl.types import Trajectory
 from sweet_rl.worlds import World, load_tasks, world_of
 
+if TYPE_CHECKING:
+    from sweet_rl.learning.commands import LearningFlags
+
 REPEATS: Final = 8  # episodes of a training task, from which pairs are made
 _DEV_REPEATS, _TEST_TASKS, _TEST_REPEATS = 4, 200, 2
 _FEWEST, _MOST = 200, 4000  # episodes that are played to learn from
 _PLAYING: Final = 0.2  # share of the time for them
 _PAIRS: Final = 1500  # of dialogues, in a training
 _CANDIDATES: Final = 8  # for a turn
-_SIZES: Final = (
-    (50e6, 1.0),
-    (2e9, 0.03),
-    (math.inf, 0.003),
-)  # bytes of weights up to which learning rates are scaled by what
-_TRAINED = {
+# bytes of weights, and what learning rates are multiplied by up to that size
+_RATES: Final = ((50e6, 1.0), (2e9, 0.03), (math.inf, 0.003))
+_TRAINING: Final[Mapping[str, Any]] = {
     "train_batch_size": 32,
     "micro_train_batch_size": 32,
     "eval_fraction": 0,
-    "quiet": True,
     "max_len": 4096,
 }
-
 _ONLINE: Final = """template=chat eos_str=null max_context=1024 whole_games=true rollout_size=64 capacity=4000 tau=0.3 epochs=30
     actor_epochs=3 batch_size=64 grad_accum_steps=1 eval_freq=1000000 save_freq=10 keep_checkpoints=1 quiet=true"""
 
@@ -81,25 +82,30 @@ class Setting(NamedTuple):
     policy: Path
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Run:
-    """What is asked for: the world by its name, the policy to begin with, how it learns, in how many minutes."""
+    """One run of `learn`: what was asked for, in how many minutes when it was begun, the stages so far."""
 
-    world: str
-    start: str
-    folder: Path
-    method: str
-    minutes: float
-    max_tokens: int
-    seed: int
+    flags: LearningFlags
+    first_minutes: float
     done: list[Step] = field(default_factory=list)
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.flags.output_dir)
+
+    @property
+    def start(self) -> str:
+        """The policy to begin with."""
+        return self.flags.policy
 
     def path(self, name: str) -> Path:
         """A file or folder of the run."""
         return self.folder / name
 
-    def run(self, steps: Sequence[Step]) -> None:
-        """Run what is not done of these steps."""
+    def run(self, why: str, steps: Sequence[Step]) -> None:
+        """Run what is not done of these steps; `why` is for the person who waits."""
+        print(f"\n{why}", flush=True)
         run_steps(steps, self.folder, fresh=False, small=True)
         self.done.extend(steps)
 
@@ -111,27 +117,23 @@ class Run:
     @property
     def weights(self) -> float:
         """Bytes of the policy's weights; without a folder nobody knows."""
-        try:
-            return (
-                sum(file.stat().st_size for file in Path(model_path(self.start)).glob("*.safetensors"))
-                or math.inf
-            )
-        except OSError:
-            return math.inf
+        with suppress(OSError):
+            files = Path(model_path(self.start)).glob("*.safetensors")
+            return sum(file.stat().st_size for file in files) or math.inf
+        return math.inf
 
     @property
     def rate(self) -> float:
         """What learning rates are multiplied by: larger models take smaller ones."""
-        return next(scale for most, scale in _SIZES if self.weights <= most)
+        return next(scale for most, scale in _RATES if self.weights <= most)
 
     def played(
         self, model: str | Path, tasks: Path, name: str, *, repeats: int, num_tasks: int = 1_000_000
     ) -> list[Step]:
         """Episodes of a model, as steps."""
-        flags = {"agent_model": model, "max_tokens": self.max_tokens}
-        return played(
-            self.world, tasks, self.path(name), **flags, repeats=repeats, num_tasks=num_tasks, seed=self.seed
-        )
+        flags = {"agent_model": model, "max_tokens": self.flags.max_tokens, "seed": self.flags.seed}
+        output = self.path(name)
+        return played(self.flags.world, tasks, output, **flags, repeats=repeats, num_tasks=num_tasks)
 
 
 # ---- the methods: what they learn from, and the settings that are tried
@@ -139,13 +141,10 @@ class Run:
 
 def _offline(run: Run, split: Split, seconds: float) -> Path:
     """Play what is learned from: as much as the time allows."""
-    number = min(_MOST, max(_FEWEST, _PLAYING * 60 * run.minutes / seconds))
-    output = run.path("episodes.jsonl")
-    run.run(
-        run.played(
-            run.start, split.train, output.name, repeats=REPEATS, num_tasks=math.ceil(number / REPEATS)
-        )
-    )
+    number = min(_MOST, max(_FEWEST, _PLAYING * 60 * run.first_minutes / seconds))
+    output, tasks = run.path("episodes.jsonl"), math.ceil(number / REPEATS)
+    steps = run.played(run.start, split.train, output.name, repeats=REPEATS, num_tasks=tasks)
+    run.run(f"The policy plays the episodes to learn from: {tasks} training tasks, {REPEATS} each.", steps)
     return output
 
 
@@ -161,7 +160,7 @@ def rft(run: Run, episodes: Path) -> Iterator[Setting]:
 def dpo(run: Run, episodes: Path) -> Iterator[Setting]:
     """Multi-turn DPO: prefer a task's better dialogues to its worse ones."""
     output = run.path("pairs.jsonl")
-    run.run([_dialogue_pairs(run, episodes, output, hidden=False)])
+    run.run("Pairs of a task's dialogues.", [_dialogue_pairs(run, episodes, output, hidden=False)])
     flags = {"dataset": output, "beta": 0.3, "nll_loss_coef": 0.5, "max_epochs": 2}
     for times in (1, 3, 0.3):
         yield _trained(run, "train_dpo", f"dpo_{times:g}", 3e-4 * times, flags)
@@ -174,40 +173,27 @@ def sweet(run: Run, episodes: Path) -> Iterator[Setting]:
     )
     flags = {"dataset": hidden, "mean_log_prob": "trajectory", "beta": 100.0, "max_epochs": 2}
     critic = _trained(run, "train_dpo", "critic", 1e-4, flags)
-    sample = {
-        "best_of_n": _CANDIDATES,
-        "data_fraction": 2 / REPEATS,
-        "max_tokens": run.max_tokens,
-        "seed": run.seed,
-        "quiet": True,
-    }
+    sample = dict[str, Any](best_of_n=_CANDIDATES, data_fraction=2 / REPEATS, quiet=True)
+    sample |= {"max_tokens": run.flags.max_tokens, "seed": run.flags.seed}
     rank = {"advantage": "paper", "reference_model": run.start, "swap_test": True, "quiet": True}
     run.run(
+        "A critic that sees the solution learns from dialogues, and ranks candidates for each turn.",
         [
             _dialogue_pairs(run, episodes, hidden, hidden=True),
             *critic.steps,
             Step("sampled.jsonl", "sample_best_of_n", (str(episodes), str(sampled), run.start), sample),
             Step("ranked.jsonl", "rank_best_of_n", (str(sampled), str(ranked), str(critic.policy)), rank),
-        ]
+        ],
     )
     rows = candidates_from_rows(list(read_rows(ranked)), path=ranked)
-    spreads = [
-        max(known) - min(known)
-        for row in rows
-        if len(known := [s for s in row.scores or () if s is not None]) > 1
-    ]
+    scores = [[score for score in row.scores or () if score is not None] for row in rows]
+    spreads = [max(known) - min(known) for known in scores if len(known) > 1]
     margin = median(spreads) / 2 if spreads else 0.0
     right = asyncio.run(_looked_at(run, rows, episodes, margin))
     required([critic_reads(rows, needless=right.passed), right])
-    draw = {
-        "num_pairs": 2,
-        "draws": "best",
-        "margin": margin,
-        "min_score": 0.0,
-        "hard_negatives": 1,
-        "seed": run.seed,
-    }
-    run.run([Step("turn_pairs.jsonl", "generate_random_pairs_from_ranks", (str(ranked), str(chosen)), draw)])
+    draw = dict[str, Any](num_pairs=2, draws="best", margin=margin, min_score=0.0, hard_negatives=1)
+    words, draw = (str(ranked), str(chosen)), draw | {"seed": run.flags.seed}
+    run.run("Pairs of turns.", [Step(chosen.name, "generate_random_pairs_from_ranks", words, draw)])
     learned = {"dataset": chosen, "beta": 0.3, "nll_loss_coef": 0.3, "max_epochs": 1}
     for times in (1, 3, 0.3):
         yield _trained(run, "train_dpo", f"sweet_{times:g}", 3e-4 * times, learned)
@@ -216,59 +202,35 @@ def sweet(run: Run, episodes: Path) -> Iterator[Setting]:
 def online(run: Run, split: Split, agent_type: str) -> Iterator[Setting]:
     """ArCHer and filtered behaviour cloning: it learns from what it plays, iteration by iteration."""
     start, archer = quoted(Path(model_path(run.start))), agent_type == "archer"
-    own = {
-        "env_name": run.world,
-        "tasks": quoted(split.train),
-        "eval_tasks": quoted(split.dev),
-        "seed": run.seed,
-    }
-    own |= {
-        "policy_lm": start,
-        "critic_lm": start,
-        "critic_lr": 1e-3 * run.rate,
-        "max_new_tokens": run.max_tokens,
-    }
-    own |= {"agent_type": agent_type} | (
-        {"normalize_advantages": "true"} if archer else {"filter_quantile": 0.75}
-    )
+    own = dict[str, Any](env_name=run.flags.world, tasks=quoted(split.train), eval_tasks=quoted(split.dev))
+    own |= {"seed": run.flags.seed, "policy_lm": start, "critic_lm": start, "critic_lr": 1e-3 * run.rate}
+    own |= {"max_new_tokens": run.flags.max_tokens, "agent_type": agent_type}
+    own |= {"normalize_advantages": "true"} if archer else {"filter_quantile": 0.75}
 
     def learned(name: str, **more: Any) -> Step:
         settings = own | more | {"save_path": quoted(run.path(name))}
         words = (*_ONLINE.split(), *(f"{key}={value}" for key, value in settings.items()))
         return Step(name, "run_archer", words, {"config_name": "default"})
 
-    run.run([probe := learned("probe", iterations=2, warmup_iter=1, lm_lr=1e-6)])
+    probe = learned("probe", iterations=2, warmup_iter=1, lm_lr=1e-6)
+    run.run("Two iterations, to see how long one takes.", [probe])
     seconds = seconds_of(run.folder, [probe])["probe"] / 2
-    iterations = min(300, max(10, int(0.3 * 60 * run.minutes / seconds)))
+    iterations, warmup = min(300, max(10, int(0.3 * 60 * run.first_minutes / seconds))), 4 if archer else 0
     for times in (1, 3, 0.3):
-        name = f"{agent_type}_{times:g}"
-        step = learned(
-            name, iterations=iterations, warmup_iter=4 if archer else 0, lm_lr=3e-4 * run.rate * times
-        )
-        yield Setting(
-            f"{iterations} iterations, learning rate {3e-4 * run.rate * times:g}",
-            [step],
-            run.path(name) / "final",
-        )
+        name, rate = f"{agent_type}_{times:g}", 3e-4 * run.rate * times
+        step = learned(name, iterations=iterations, warmup_iter=warmup, lm_lr=rate)
+        yield Setting(f"{iterations} iterations, learning rate {rate:g}", [step], run.path(name) / "final")
 
 
 def _trained(run: Run, stage: str, name: str, rate: float, flags: Mapping[str, Any]) -> Setting:
     output, rate = run.path(name), rate * run.rate
-    given = {
-        "pretrain": run.start,
-        "save_path": output,
-        "ckpt_path": run.path(f"{name}.checkpoints"),
-        "learning_rate": rate,
-    }
-    return Setting(
-        f"learning rate {rate:g}",
-        [Step(name, stage, (), given | _TRAINED | dict(flags) | {"seed": run.seed})],
-        output,
-    )
+    given = dict[str, Any](pretrain=run.start, save_path=output, ckpt_path=run.path(f"{name}.checkpoints"))
+    given |= {"learning_rate": rate, "quiet": True, "seed": run.flags.seed, **_TRAINING, **flags}
+    return Setting(f"learning rate {rate:g}", [Step(name, stage, (), given)], output)
 
 
 def _dialogue_pairs(run: Run, episodes: Path, output: Path, *, hidden: bool) -> Step:
-    flags = {"number": _PAIRS, "hidden": hidden, "seed": run.seed}
+    flags = {"number": _PAIRS, "hidden": hidden, "seed": run.flags.seed}
     return Step(output.name, f"{__name__}:write_pairs", (str(episodes), str(output)), flags)
 
 
@@ -281,6 +243,10 @@ def write_pairs(episodes: str, output: str, *, number: int, hidden: bool, seed: 
     for one in known:
         by_task.setdefault(one.task.task_id, []).append(one.reward or 0.0)
     ranges = [max(all_of) - min(all_of) for all_of in by_task.values() if max(all_of) > min(all_of)]
+    if not ranges:
+        raise UsageError(
+            f"No dialogue of a task is better than another in {episodes}. Play more of them (--minutes)."
+        )
     full = max(map(len, by_task.values()))
     whole = [one for one in known if len(by_task[one.task.task_id]) == full]
     found = pairs(whole, margin=median(ranges) / 4, with_ground_truth=hidden)
@@ -290,7 +256,7 @@ def write_pairs(episodes: str, output: str, *, number: int, hidden: bool, seed: 
 
 async def _looked_at(run: Run, rows: Sequence[Candidates], episodes: Path, margin: float) -> Gate:
     """Whether pairs that the critic makes are right, in this world."""
-    world, rng = world_of(run.world), Random(run.seed)
+    world, rng = world_of(run.flags.world), Random(run.flags.seed)
     drawn = [draw_pairs(row, 2, rng, draws="best", margin=margin, min_score=0.0) for row in rows]
     recorded = {one.key: one for one in load_trajectories(episodes)}
 
@@ -299,89 +265,93 @@ async def _looked_at(run: Run, rows: Sequence[Candidates], episodes: Path, margi
         return one, states_of(one)[row.key[2]]
 
     policy = TransformersPolicy(
-        run.start, system_prompt=world.system_prompt, max_new_tokens=run.max_tokens, max_batch=256
+        run.start, system_prompt=world.system_prompt, max_new_tokens=run.flags.max_tokens, max_batch=256
     )
     user = Remembering(world.user.make(world.name), recorded.values()) if world.user.by != "world" else None
-    try:
-        async with world.open(world.options(), user) as make_env:
-            how: dict[str, Any] = {"policy": policy, "make_env": make_env, "seed": run.seed}
-            return await pairs_are_right(rows, drawn, judge=world.scores.good_turn, states=states, **how)
-    finally:
-        await policy.close()
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(policy.close)
         if user is not None:
-            await user.close()
+            stack.push_async_callback(user.close)
+        cast = Cast(world=world, options=world.options())
+        playing = await stack.enter_async_context(cast.opened(None, concurrency=256, user=user))
+        how: dict[str, Any] = {"policy": policy, "make_env": playing.make_env, "seed": run.flags.seed}
+        return await pairs_are_right(rows, drawn, judge=world.scores.good_turn, states=states, **how)
 
 
 # ---- the run
 
 
-def learn(run: Run) -> None:
+def learn(flags: LearningFlags, first_minutes: float) -> None:
     """Improve a policy in a world; what is done already is not done again.
+
+    Args:
+        first_minutes: those that the run was begun with: by them it was decided how much is played.
 
     Raises:
         UsageError: a gate failed; the message says why, and what to try.
     """
-    world = world_of(run.world)
-    split = split_tasks(world, run.path("tasks"))
+    world, folder, run = world_of(flags.world), Path(flags.output_dir), Run(flags, first_minutes)
+    split = split_tasks(world, run.path("tasks"), overwrite=flags.overwrite)
+    print(
+        f"{flags.method} in {world.name} from {run.start}: about {flags.minutes:g} minutes, and then the test tasks. What each stage "
+        f"prints goes to {run.path('logs')}."
+    )
+    if run.path("report.json").exists():
+        print("There is a report already: with a larger --minutes, more settings are tried.")
     first = run.played(run.start, split.dev, "start.dev.jsonl", repeats=_DEV_REPEATS)
     scripted = {
-        agent: played(run.world, split.dev, run.path(f"{agent}.dev.jsonl"), agent_model=agent)
+        agent: played(flags.world, split.dev, run.path(f"{agent}.dev.jsonl"), agent_model=agent)
         for agent in able(world, load_tasks(split.dev), world.agents)
     }
-    run.run([*first, *chain.from_iterable(scripted.values())])
+    who = "The policy and the scripted agents play" if scripted else "The policy plays"
+    run.run(f"{who} the development tasks.", [*first, *chain.from_iterable(scripted.values())])
     start = load_trajectories(run.path("start.dev.jsonl"))
     returns, habits = returns_of(start, world, "the policy"), habits_of(start)
-    by_chance = simulate(world, split.dev, agent=anyhow(start), seed=run.seed)
+    by_chance = simulate(world, split.dev, agent=anyhow(start), seed=flags.seed)
     floor = returns_of(grade(by_chance), world, "turns by chance")
     best = [returns_of(load_trajectories(run.path(f"{agent}.dev.jsonl")), world, agent) for agent in scripted]
-    ceiling = max(
-        best, key=lambda one: sum(map(sum, one.values())) / sum(map(len, one.values())), default=None
-    )
+    ceiling = max(best, key=lambda one: fmean(chain.from_iterable(one.values())), default=None)
     required(can_learn(returns, floor, ceiling))
-    seconds = seconds_of(run.folder, first)["start.dev.jsonl"] / len(start)
-    room = (
-        5 * run.weights + 40 * run.path("start.dev.jsonl").stat().st_size
-    )  # three settings, a critic, checkpoints; episodes
-    disk = (
-        f"and up to {room / 1e9:.2g} GB in {run.folder}" if room < math.inf else "and the disk of five models"
-    )
-    speed = f"The policy plays {1 / seconds:.1f} episodes a second"
-    print(f"{speed}; what is made takes about {run.minutes:g} minutes {disk}.", flush=True)
+    if flags.method == "sweet":
+        required([solutions_differ(load_tasks(split.train), world)])
+    seconds = seconds_of(folder, first)["start.dev.jsonl"] / len(start)
+    # three settings, a critic, checkpoints; episodes
+    room = 5 * run.weights + 40 * run.path("start.dev.jsonl").stat().st_size
+    disk = f"up to {room / 1e9:.2g} GB in {folder}" if room < math.inf else "the disk of five models"
+    print(f"The policy plays {1 / seconds:.1f} episodes a second; what is made takes {disk}.", flush=True)
     chosen = _search(run, split, world, returns, habits, seconds)
     _report(run, split, world, chosen)
 
 
 def _search(run: Run, split: Split, world: World, start: Returns, habits: Habits, seconds: float) -> Setting:
     """Try settings while there is time; the one with the best return on development tasks, of those that did not collapse."""
-    if run.method in ("archer", "filtered_bc"):
-        settings = online(run, split, "archer" if run.method == "archer" else "online_filteredbc")
+    method, minutes = run.flags.method, run.flags.minutes
+    if method in ("archer", "filtered_bc"):
+        settings = online(run, split, "archer" if method == "archer" else "online_filteredbc")
     else:
-        settings = {"sweet": sweet, "dpo": dpo, "rft": rft}[run.method](run, _offline(run, split, seconds))
+        settings = {"sweet": sweet, "dpo": dpo, "rft": rft}[method](run, _offline(run, split, seconds))
     tried, came, longest = dict[str, tuple[Setting, Returns]](), dict[str, str](), 0.0
     for setting in settings:
         before = run.used
-        if came and before + longest > 60 * run.minutes:
-            print(
-                f"{setting.name} is not tried: {before / 60:.1f} of {run.minutes:g} minutes are used.",
-                flush=True,
-            )
+        if came and before + longest > 60 * minutes:
+            used = f"{before / 60:.1f} of {minutes:g} minutes are used"
+            print(f"\n{setting.name} is not tried: {used}.", flush=True)
             break
         name = f"{setting.steps[-1].name}.dev.jsonl"
-        run.run([*setting.steps, *run.played(setting.policy, split.dev, name, repeats=_DEV_REPEATS)])
+        steps = [*setting.steps, *run.played(setting.policy, split.dev, name, repeats=_DEV_REPEATS)]
+        run.run(f"Setting {len(came) + 1}: {setting.name}.", steps)
         longest = max(longest, run.used - before)
         played_now = load_trajectories(run.path(name))
         returns, now = returns_of(played_now, world, setting.name), habits_of(played_now)
         why = "" if compared(returns, start).sign > 0 else collapsed(now, habits)
         came[setting.name] = f"{shown(returns)}{f', collapsed: {why}' if why else ''}"
-        print(
-            f"{setting.name}: return {shown(returns)}, start {shown(start)}; {now}{f'. It collapsed: {why}' if why else ''}",
-            flush=True,
-        )
+        said = f"return {shown(returns)}, start {shown(start)}; {now}"
+        print(f"{said}. It collapsed: {why}" if why else said, flush=True)
         if not why:
             tried[setting.name] = setting, returns
     if not tried:
         raise UsageError(
-            f"Every policy that {run.method} made has collapsed: {'; '.join(f'{name}: {text}' for name, text in came.items())}. Try another "
+            f"Every policy that {method} made has collapsed: {'; '.join(f'{name}: {text}' for name, text in came.items())}. Try another "
             "method (rft changes a policy least), more time (--minutes), or a better starting policy (make_policy --episodes, --steps)."
         )
     best = max(tried, key=lambda name: compared(tried[name][1], start).mean)
@@ -391,35 +361,25 @@ def _search(run: Run, split: Split, world: World, start: Returns, habits: Habits
 
 def _report(run: Run, split: Split, world: World, chosen: Setting) -> None:
     """The start and the policy that was chosen, on test tasks, paired."""
-    kept = {"repeats": _TEST_REPEATS, "num_tasks": _TEST_TASKS}
-    run.run(
-        [
-            *run.played(run.start, split.test, "start.test.jsonl", **kept),
-            *run.played(chosen.policy, split.test, "policy.test.jsonl", **kept),
-        ]
-    )
+    kept, link = {"repeats": _TEST_REPEATS, "num_tasks": _TEST_TASKS}, run.path("policy")
+    steps = run.played(run.start, split.test, "start.test.jsonl", **kept)
+    steps += run.played(chosen.policy, split.test, "policy.test.jsonl", **kept)
+    run.run("The start and the policy play the test tasks.", steps)
     before, after = (
         returns_of(load_trajectories(run.path(f"{name}.test.jsonl")), world, name)
         for name in ("start", "policy")
     )
     found = compared(after, before)
-    link = run.path("policy")
     link.unlink(missing_ok=True)
     link.symlink_to(chosen.policy.relative_to(run.folder), target_is_directory=True)
-    numbers = {
-        "world": run.world,
-        "method": run.method,
-        "setting": chosen.name,
-        "minutes": run.used / 60,
-        "tasks": found.tasks,
-    }
-    numbers |= {
-        name: mean_over_tasks(list(one.values())).mean for name, one in (("start", before), ("policy", after))
-    }
+    numbers = dict[str, Any](world=run.flags.world, method=run.flags.method, setting=chosen.name)
+    numbers |= {"minutes": run.used / 60, "tasks": found.tasks}
+    for name, one in (("start", before), ("policy", after)):
+        numbers[name] = mean_over_tasks(list(one.values())).mean
     numbers |= {"difference": found.mean, "low": found.low, "high": found.high}
     replace_file(run.path("report.json"), [f"{json.dumps(numbers, indent=1)}\n".encode()])
     print(
-        f"\n{run.method} in {world.name}, {found.tasks} test tasks, {_TEST_REPEATS} episodes each, after {run.used / 60:.0f} minutes:\n"
+        f"\n{run.flags.method} in {world.name}, {found.tasks} test tasks, {_TEST_REPEATS} episodes each, after {run.used / 60:.0f} minutes:\n"
         f"  start   {shown(before)}\n  policy  {shown(after)}   ({chosen.name})\n"
         f"  difference {found.mean:+.3f} [{found.low or 0:+.3f}, {found.high or 0:+.3f}], paired over tasks\n"
         f"The policy is {link}. Its dialogues: sweet-rl view {run.path('policy.test.jsonl')}"

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
+from sweet_rl import tracking
 from sweet_rl.chat import EMBEDDED
 from sweet_rl.cli.stage import recorded, stage
+from sweet_rl.errors import UsageError
 from sweet_rl.flags import REQUIRED, flag, group
 from sweet_rl.flags.models import MaxTokens, Pretrain
-from sweet_rl.flags.shared import OutputDir, Seeded, WorldName
+from sweet_rl.flags.shared import OutputDir, Overwriting, Seeded, WorldName
+from sweet_rl.types import Json
 
 
 @group("The policy")
-class PolicyFlags(WorldName, OutputDir, Pretrain, MaxTokens, Seeded):
+class PolicyFlags(WorldName, OutputDir, Pretrain, MaxTokens, Seeded, Overwriting):
     demonstrations: str = flag(
         "",
         "episodes to imitate: files of sweet-rl simulate_interactions, separated by commas; default: the world's scripted agents play some.",
@@ -26,7 +30,7 @@ class PolicyFlags(WorldName, OutputDir, Pretrain, MaxTokens, Seeded):
 
 
 @group("How it learns")
-class LearningFlags(WorldName, OutputDir, MaxTokens, Seeded):
+class LearningFlags(WorldName, OutputDir, MaxTokens, Seeded, Overwriting):
     policy: str = flag(
         REQUIRED, "starting policy: a folder of sweet-rl make_policy, smollm2, or any transformers model."
     )
@@ -36,9 +40,42 @@ class LearningFlags(WorldName, OutputDir, MaxTokens, Seeded):
     )
     minutes: float = flag(
         30,
-        "minutes for everything except the final evaluation; with more time, more dialogues are played and more settings tried.",
+        "minutes for everything except the final evaluation; with more time, more dialogues are played and more settings tried. "
+        "Resumed with more minutes, a run tries more settings.",
         above=0,
     )
+
+
+_OVERWRITE = "go on in a folder that was begun with other settings: what they change is made again, and what was there goes to `replaced` inside."
+
+
+def _begin(folder: Path, model: str, flags: PolicyFlags | LearningFlags, *names: str) -> Mapping[str, Json]:
+    """Refuse a folder that was begun with another world or other values of these flags; else the settings of the earlier session."""
+    from sweet_rl.runs.facts import changed_input, place_of, read_record
+    from sweet_rl.worlds import all_worlds, sources_of, world_of
+
+    world, record = world_of(flags.world), read_record(place_of(folder, folder=True)) or {}
+    if any(model in one.agents for one in all_worlds()):
+        raise UsageError(
+            f"{model!r} is also the name of a scripted agent, which would play instead: write ./{model}."
+        )
+    now = {name: getattr(flags, name) for name in ("world", *names)} | world.settings(world.options())
+    then = {} if flags.overwrite else dict(record.get("settings") or {})
+    differs = [
+        f"{name} was {then[name]!r}, is {now[name]!r}"
+        for name in now
+        if then.get(name, now[name]) != now[name]
+    ]
+    differs += [why for flag in ("world", "policy") if then and (why := changed_input(record, flag))]
+    if differs:
+        raise UsageError(
+            f"{str(folder)!r} was begun otherwise: {', '.join(differs)}. Old and new results would be mixed: name another folder, or pass "
+            "--overwrite, which makes again what this changes."
+        )
+    for source in sources_of(world):
+        tracking.reads("world", source)
+    tracking.sets(world.settings(world.options()))
+    return then
 
 
 @recorded("make_policy")
@@ -49,6 +86,7 @@ class LearningFlags(WorldName, OutputDir, MaxTokens, Seeded):
     helps={
         "output_dir": "folder for the policy; what it was made from is beside it, in OUTPUT_DIR.made.",
         "pretrain": "model to train: embedded (a tiny model, trained from scratch on two cores), smollm2, a folder or a hub name.",
+        "overwrite": _OVERWRITE,
     },
     only={"max_tokens": None},
     narrow={"world": {"aliases": ()}},
@@ -63,8 +101,10 @@ def make_policy(flags: PolicyFlags, /) -> None:
 
     sweet-rl make_policy my_world:WORLD outputs/start
     """
+    from sweet_rl.learning.policy import made_beside
     from sweet_rl.learning.policy import make_policy as make
 
+    _begin(made_beside(Path(flags.output_dir)), flags.output_dir, flags, "seed")
     make(flags)
     print(
         f"The policy is in {flags.output_dir}. Next: sweet-rl learn {flags.world} {flags.output_dir} FOLDER --max_tokens {flags.max_tokens}"
@@ -79,7 +119,8 @@ def make_policy(flags: PolicyFlags, /) -> None:
     defaults={"max_tokens": 64},
     only={"max_tokens": None},
     helps={
-        "output_dir": "folder of the run; running the same command again resumes it. OUTPUT_DIR/policy is the policy that does best on the development tasks."
+        "output_dir": "folder of the run; running the same command again resumes it. OUTPUT_DIR/policy is the policy that does best on the development tasks.",
+        "overwrite": _OVERWRITE,
     },
     narrow={"world": {"aliases": ()}},
 )
@@ -93,17 +134,17 @@ def learn(flags: LearningFlags, /) -> None:
 
     sweet-rl learn my_world:WORLD outputs/start outputs/sweet --method sweet --minutes 30
     """
-    from sweet_rl.learning.chain import Run
+    from sweet_rl.chat.formats import tell_of_search
     from sweet_rl.learning.chain import learn as improve
+    from sweet_rl.players import is_no_model
 
-    improve(
-        Run(
-            world=flags.world,
-            start=flags.policy,
-            folder=Path(flags.output_dir),
-            method=flags.method,
-            minutes=flags.minutes,
-            max_tokens=flags.max_tokens,
-            seed=flags.seed,
+    if is_no_model(flags.policy):
+        raise UsageError(
+            f"--policy: there is no folder {flags.policy!r} here; sweet-rl make_policy makes one."
         )
-    )
+    tell_of_search(flags.policy, "--policy: no model")
+    begun = _begin(Path(flags.output_dir), flags.policy, flags, "policy", "method", "max_tokens", "seed")
+    tracking.reads("policy", flags.policy)
+    first_minutes = float(begun.get("first_minutes", flags.minutes))
+    tracking.sets({"first_minutes": first_minutes})
+    improve(flags, first_minutes)

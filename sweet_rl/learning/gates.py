@@ -9,6 +9,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from random import Random
 from statistics import fmean
 from typing import Final, NamedTuple
@@ -29,6 +30,7 @@ from sweet_rl.types import (
     FinishReason,
     Generation,
     Observation,
+    Task,
     Trajectory,
     derive_seed,
 )
@@ -39,11 +41,8 @@ Returns = Mapping[str, Sequence[float]]
 
 SPREAD: Final = 0.1  # share of the tasks whose repeats differ, at least
 READS: Final = 0.1  # a critic that reads ranks this share of the candidates of a turn otherwise, by another task's solution
-REPEATED, FLAWED, AT_ONCE = (
-    0.1,
-    0.05,
-    0.2,
-)  # more than the start: turns said before, turns cut off or empty, one-turn episodes
+# more than the start: turns said before, turns cut off or empty, one-turn episodes
+REPEATED, FLAWED, AT_ONCE = 0.1, 0.05, 0.2
 _PAIRS, _PLAYED_ON = 150, 6  # pairs that are played on, and how often on each side
 _SAME: Final = 0.05  # mean returns that differ by no more
 
@@ -176,16 +175,13 @@ def plays(start: Sequence[Trajectory], floor: Returns, world: World) -> Iterable
         str(habits),
         f"{demonstrate} If whole turns are longer than --max_tokens, raise it.",
     )
-    yield Gate(
-        "it does not repeat itself",
-        habits.repeated <= 0.25,
-        f"{habits.repeated:.0%} of its turns",
-        demonstrate,
-    )
+    again = f"{habits.repeated:.0%} of its turns"
+    yield Gate("it does not repeat itself", habits.repeated <= 0.25, again, demonstrate)
     returns = returns_of(start, world, "the policy")
-    found = compared(returns, floor)
+    found, seen = compared(returns, floor), set(chain.from_iterable((*returns.values(), *floor.values())))
     text = f"return {shown(returns)}, of turns by chance {shown(floor)}, difference {_with_interval(found)}"
-    yield Gate("it is better than chance", found.sign > 0, text, demonstrate)
+    same = f"Every episode has the return {min(seen):g}: the rewards of {world.name} must depend on what is said."
+    yield Gate("it is better than chance", found.sign > 0, text, same if len(seen) == 1 else demonstrate)
 
 
 def can_learn(start: Returns, floor: Returns, ceiling: Returns | None) -> Iterable[Gate]:
@@ -196,12 +192,19 @@ def can_learn(start: Returns, floor: Returns, ceiling: Returns | None) -> Iterab
     text = (
         f"return {shown(start)}, by chance {shown(floor)}{most}; in {spread:.0%} of the tasks episodes differ"
     )
-    same = "every episode of a task has the same return, so none is better than another. "
+    same = "Every episode of a task has the same return, so none is better than another. "
     repair = (
         "Begin with a policy that is less sure (fewer --steps of make_policy, demonstrations of agents that differ), or let the world "
         "give a share of the reward for a part of the goal."
     )
     yield Gate("there is something to learn", spread >= SPREAD, text, (same if not spread else "") + repair)
+
+
+def solutions_differ(tasks: Sequence[Task], world: World) -> Gate:
+    """Whether there is anything for a critic to read."""
+    number = len({task.ground_truth for task in tasks})
+    repair = f"The critic of sweet sees `ground_truth`, which must say what {world.name} hides in this task; or choose another --method."
+    return Gate("tasks have solutions of their own", number > 1, f"{number} in {len(tasks)} tasks", repair)
 
 
 def critic_reads(rows: Sequence[Candidates], *, needless: bool = False) -> Gate:
@@ -275,15 +278,13 @@ async def pairs_are_right(
 
 def collapsed(habits: Habits, start: Habits) -> str:
     """In what a trained policy has collapsed, in words; empty if it has not."""
-    signs = {
-        f"{habits.at_once:.0%} of its episodes end at once (start {start.at_once:.0%})": habits.at_once
-        > start.at_once + AT_ONCE,
-        f"{habits.repeated:.0%} of its turns are repeated (start {start.repeated:.0%})": habits.repeated
-        > start.repeated + REPEATED,
-        f"{habits.flawed:.0%} of its turns are empty or cut off (start {start.flawed:.0%})": habits.flawed
-        > start.flawed + FLAWED,
-    }
-    return "; ".join(words for words, so in signs.items() if so)
+    signs = (
+        (habits.at_once, start.at_once, AT_ONCE, "of its episodes end at once"),
+        (habits.repeated, start.repeated, REPEATED, "of its turns are repeated"),
+        (habits.flawed, start.flawed, FLAWED, "of its turns are empty or cut off"),
+    )
+    found = [f"{now:.0%} {what} (start {then:.0%})" for now, then, more, what in signs if now > then + more]
+    return "; ".join(found)
 
 
 def improved(name: str, best: Returns, start: Returns, tried: Mapping[str, str]) -> Gate:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +29,7 @@ from sweet_rl.learning.gates import anyhow, plays, required, returns_of
 from sweet_rl.mini.pretraining import PRETRAINING_TEXTS, Phase, PretrainingTexts, Text
 from sweet_rl.pipelines.running import run_steps
 from sweet_rl.pipelines.steps import Step
-from sweet_rl.records import load_trajectories, replace_rows
+from sweet_rl.records import load_trajectories, read_rows, replace_rows
 from sweet_rl.types import Message, Task, Trajectory
 from sweet_rl.worlds import AgentRequest, World, load_tasks, world_of
 
@@ -51,11 +52,11 @@ class Split:
     test: Path
 
 
-def split_tasks(world: World, folder: Path) -> Split:
-    """Write the files, unless they are there. A world with few training tasks chooses by these.
+def split_tasks(world: World, folder: Path, *, overwrite: bool = False) -> Split:
+    """Write the files, or find them as they would be. A world with few training tasks chooses by these.
 
     Raises:
-        UsageError: a list is empty, two tasks have one name, or tasks are of another world.
+        UsageError: a list is empty, two tasks have one name, or there are other tasks than when the folder was begun.
     """
     split = Split(train=folder / "train.jsonl", dev=folder / "dev.jsonl", test=folder / "test.jsonl")
     train, test = (load_tasks(source, world=world) for source in (world.tasks.train, world.tasks.test))
@@ -69,9 +70,17 @@ def split_tasks(world: World, folder: Path) -> Split:
     number = min(_TASKS, int(_DEVELOPMENT * len(train)))
     dev, train = (train[-number:], train[:-number]) if number >= 5 else (train, train)
     for path, tasks in ((split.train, train), (split.dev, dev), (split.test, test)):
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            replace_rows(path, [dict(task.row) for task in tasks])
+        rows = [dict(task.row) for task in tasks]
+        before = [row for _, row in read_rows(path)] if path.exists() else None
+        if before == json.loads(json.dumps(rows)):
+            continue
+        if before is not None and not overwrite:
+            raise UsageError(
+                f"`rows` of {world.name} gives other tasks than it gave before ({path}). It must give the same ones each time: draw from "
+                "Random(where), say. If you have changed the world, name another folder, or pass --overwrite."
+            )
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_rows(path, rows)
     return split
 
 
@@ -169,7 +178,7 @@ def make_policy(flags: PolicyFlags) -> None:
     """
     name, folder, seed = flags.world, Path(flags.output_dir), flags.seed
     world, made, files = world_of(name), made_beside(folder), listed(flags.demonstrations)
-    split = split_tasks(world, made / "tasks")
+    split = split_tasks(world, made / "tasks", overwrite=flags.overwrite)
     own_texts = flags.pretrain == EMBEDDED and world.name in PRETRAINING_TEXTS and not flags.agents
     if not files and not own_texts:
         shown = demonstrations(flags, split, made)

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Final, Literal
 
 from sweet_rl import tracking
-from sweet_rl.chat.formats import folder_of
 from sweet_rl.cli.main import configure_process
 from sweet_rl.cli.parse import joined_flags, stage_flags
 from sweet_rl.cli.stage import PARENT, STEP
@@ -34,7 +33,7 @@ from sweet_rl.flags import REQUIRED
 from sweet_rl.pipelines.steps import Step, function_of
 from sweet_rl.policies import parent_watchdog
 from sweet_rl.records import locked
-from sweet_rl.runs.facts import place_of, read_record, unchanged
+from sweet_rl.runs.facts import changed_input, place_in, place_of, read_record
 from sweet_rl.runs.record import without_secrets
 from sweet_rl.tracking import RECORD, is_record
 from sweet_rl.types import Json
@@ -52,7 +51,7 @@ def run_steps(
         folder: in which the pipeline writes.
         jobs: steps at once.
         fresh: a process for each; else one keeps torch loaded, and what it holds of a GPU's memory.
-        small: one thread a process, and a step's output goes to a file: for many small steps.
+        small: one thread a process, and a step's command and output go to a file: for many small steps.
     """
     places = {step.name: f"{number}/{len(steps)}" for number, step in enumerate(steps, 1)}
     waiting, running = list(steps), dict[Future[float], Step]()
@@ -68,7 +67,7 @@ def run_steps(
             say(step, "done")
             return None
         if look.record is None:
-            say(step, look.why)
+            say(step, f"begins ({step.run.rpartition(':')[2]})" if small else look.why)
             return step
         if look.state == "begun" and (resumed := step.resumed(outputs_of(look.record))) is not None:
             say(step, f"{look.why}: resumes")
@@ -99,7 +98,8 @@ def run_steps(
                     if ahead.isdisjoint((*step.needs, *step.after)):
                         waiting.remove(step)
                         if (ready := to_run(step, records.look(step))) is not None:
-                            print(f"[{places[step.name]}] $ {ready.command}", flush=True)
+                            if not small:
+                                print(f"[{places[step.name]}] $ {ready.command}", flush=True)
                             running[pool.submit(_run, ready, folder, small=small)] = step
                 for one in wait(running, return_when=FIRST_COMPLETED).done if running else ():
                     step = running[one]
@@ -203,6 +203,7 @@ def _run(step: Step, folder: Path, *, small: bool) -> float:
         log = _log(step, folder)
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("w") as file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
+            print(f"$ {step.command}", flush=True)
             step()
     else:
         for stream in (sys.stdout, sys.stderr):
@@ -293,7 +294,7 @@ class Records:
         record = self.last(step.name)
         if record is None:
             return Look("new", "not run yet")
-        why = _other_settings(step, record) or _other_inputs(record) or self._later(step, record)
+        why = _other_settings(step, record) or changed_input(record) or self._later(step, record)
         if why:
             return Look("changed", why, record)
         if record["status"] != "finished":
@@ -304,7 +305,7 @@ class Records:
 
     def _later(self, step: Step, record: Mapping[str, Json]) -> str:
         """A step before it that has run since, where digests cannot tell whether that matters."""
-        read = {_place(record, str(entry["source"])) for entry in record["inputs"] if "sha256" in entry}
+        read = {place_in(record, str(entry["source"])) for entry in record["inputs"] if "sha256" in entry}
         for name in step.needs:
             before = self.last(name)
             if before is None or read.intersection(outputs_of(before, in_place=True)):
@@ -319,7 +320,7 @@ def _as_found(record: dict[str, Json], place: Path) -> dict[str, Json]:
 
     What is removed or put aside by its word is then never of the folder that it came from.
     """
-    outputs = [(one, _place(record, str(one["path"]))) for one in record.get("outputs") or []]
+    outputs = [(one, place_in(record, str(one["path"]))) for one in record.get("outputs") or []]
     now = place.parent
     if place.name == RECORD:  # of a folder
         before = (path for _, path in outputs if path.name == now.name)
@@ -335,7 +336,9 @@ def _as_found(record: dict[str, Json], place: Path) -> dict[str, Json]:
 def outputs_of(record: Mapping[str, Json], *, in_place: bool = False) -> list[Path]:
     """What a run wrote; `in_place`: also the files of others that it changed."""
     outputs = record.get("outputs") or []
-    return [_place(record, str(one["path"])) for one in outputs if in_place or "changed_in_place" not in one]
+    return [
+        place_in(record, str(one["path"])) for one in outputs if in_place or "changed_in_place" not in one
+    ]
 
 
 def _move_aside(record: Mapping[str, Json], folder: Path) -> list[tuple[Path, Path]]:
@@ -359,11 +362,6 @@ def _began(record: Mapping[str, Json]) -> str:
     return str(sessions[-1].get("started", ""))
 
 
-def _place(record: Mapping[str, Json], path: str) -> Path:
-    """A path of a record, wherever this process is."""
-    return Path(os.path.normpath(Path(str(record.get("folder") or ""), Path(path).expanduser())))
-
-
 def _other_settings(step: Step, record: Mapping[str, Json]) -> str:
     theirs, function = record["step"]["flags"], function_of(step.run)
     flags = (*stage_flags(function), *joined_flags(function, step.settings))
@@ -375,18 +373,4 @@ def _other_settings(step: Step, record: Mapping[str, Json]) -> str:
         if not how and before != value:
             was, now = (text if len(text) <= 80 else f"{text[:77]}..." for text in map(repr, (before, value)))
             return f"{name} was {was}, is {now}"
-    return ""
-
-
-def _other_inputs(record: Mapping[str, Json]) -> str:
-    own = {str(one["path"]): one for one in record.get("outputs") or [] if "sha256" in one}
-    for entry in record.get("inputs") or []:
-        source = str(entry["source"])
-        then = own.get(source, entry)  # what it has changed itself
-        if "sha256" not in then:  # a name
-            continue
-        path = folder_of(source) or _place(record, source)
-        same = unchanged(path, then)
-        if not same:
-            return f"{path} {'is gone' if same is None else 'has changed'}"
     return ""

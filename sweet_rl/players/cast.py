@@ -12,8 +12,16 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from sweet_rl import tracking
 from sweet_rl.chat import TokenizerChat
 from sweet_rl.cli.servers import asked_with, client_of, fields_of, key_in, retry_of, vllm_server
-from sweet_rl.contracts import Env, HeldEnv, Policy, User, check_contract
-from sweet_rl.errors import ServiceError, UsageError, missing_package, no_such, suggestion
+from sweet_rl.contracts import Env, HeldEnv, HeldPlayer, Policy, User, check_contract
+from sweet_rl.errors import (
+    ServiceError,
+    SweetRLError,
+    UsageError,
+    missing_package,
+    no_such,
+    of_own,
+    suggestion,
+)
 from sweet_rl.flags import flags_of
 from sweet_rl.openai_client import base_url_from, shown
 from sweet_rl.players import (
@@ -36,7 +44,7 @@ from sweet_rl.prompts import load_prompt, prompt_digest
 from sweet_rl.types import Json, Task
 from sweet_rl.users import USERS
 from sweet_rl.version import __version__
-from sweet_rl.worlds import AgentRequest, Options, ScriptedFlags, World
+from sweet_rl.worlds import AgentRequest, Options, ScriptedFlags, World, sources_of
 
 if TYPE_CHECKING:
     from sweet_rl.openai_client import OpenAIClient
@@ -138,6 +146,8 @@ class Cast:
                     user = await self.make_user(concurrency)
                 if user is not None:
                     check_contract(user, f"human of {self.world.name}", "reply")
+                    if not type(user).__module__.startswith("sweet_rl."):
+                        user = HeldPlayer(user, f"the human of {self.world.name}")
                     stack.push_async_callback(user.close)
                     if self.human_served:
                         tracking.permits(user.name)
@@ -147,14 +157,25 @@ class Cast:
                 stack.push_async_callback(policy.close)
             if policy is not None:
                 stack.enter_context(giving(policy, self.system_prompt()))
-            opening: Any = self.world.open(self.options.beside(path, samples or {}), user)
-            if not hasattr(opening, "__aenter__"):
-                raise UsageError(
-                    f"`open` of the world {self.world.name} is not an async context manager: write @asynccontextmanager "
-                    "above `async def open(self, options, user)`, and `yield` a function that makes an Env."
-                )
-            make_env, turns = await stack.enter_async_context(opening), self.world.turns(self.options)
-            yield Playing(lambda: HeldEnv(make_env(), self.world.name, turns), user, policy)
+            for source in sources_of(self.world):
+                tracking.reads("world", source)
+            name, turns = self.world.name, self.world.turns(self.options)
+            write = "Write `def make_env(self, options, user)` alone, or @asynccontextmanager above an `open` that yields what makes an Env."
+            try:
+                opening: Any = self.world.open(self.options.beside(path, samples or {}), user)
+                inner = getattr(opening, "gen", opening)
+                if inspect.iscoroutine(inner):
+                    inner.close()
+                    raise UsageError(f"`open` of the world {name} has no `yield`. {write}")
+                if not hasattr(opening, "__aenter__"):
+                    raise UsageError(f"`open` of the world {name} is not an async context manager. {write}")
+                make_env = await opening.__aenter__()
+            except SweetRLError:
+                raise
+            except Exception as error:
+                raise of_own(f"`open` of the world {name}", error, write) from error
+            stack.push_async_exit(opening)
+            yield Playing(lambda: HeldEnv(make_env, name, turns), user, policy)
 
     # The agent.
 
@@ -294,13 +315,15 @@ class Cast:
             flag = "agent_model" if agent.agent == "auto" else "agent"
             own: Policy = POLICIES.make(getattr(agent, flag), wanted, flag=flag)
             check_contract(own, f"agent {getattr(agent, flag)}", "act")
-            return own
+            return HeldPlayer(own, f"the agent {getattr(agent, flag)}")
         made: Any = self.world.make_agent(wanted)
         scripted: Policy = await made if inspect.isawaitable(made) else made
         check_contract(scripted, f"agent {agent.agent_model} of {self.world.name}", "act")
         if agent.tokenizer and isinstance(scripted, ScriptedPolicy):
             scripted.chat_format = TokenizerChat.from_pretrained(agent.tokenizer, "--tokenizer")
-        return scripted
+        if type(self.world).__module__.startswith("sweet_rl."):
+            return scripted
+        return HeldPlayer(scripted, f"the agent {agent.agent_model} of {self.world.name}")
 
     async def _model(self, engine: str, concurrency: int) -> Policy:
         agent, flag = self.agent, self.words(f"--{self.role}_model")

@@ -102,7 +102,7 @@ def task_from_row(row: Json, *, path: Place = None, line: int | None = None) -> 
 
 def _read_task(reader: Reader) -> Task:
     description = reader.get("problem_description", str, "It is the request that the agent is shown.")
-    ground_truth = reader.get("ground_truth", str, "It is the source of the hidden function or page.")
+    ground_truth = reader.get("ground_truth", str, "It is the hidden solution: graders and critics read it.")
     example = 'For example {"test1": "add(1, 2)"}; leave it out where there are none.'
     tests = reader.get("test_cases", dict, example, or_={}, what="an object of name to Python expression")
     for name, expression in tests.items():

@@ -15,6 +15,7 @@ from typing import Any
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.records import Journal, read_rows, replace_rows, stamp_of
 from sweet_rl.rollout import Episode
+from sweet_rl.runs.facts import changed_input, place_of, read_record
 from sweet_rl.types import Json, StopReason
 
 Key = tuple[str, int]
@@ -80,6 +81,9 @@ def plan(
     keys = [(episode.task.task_id, episode.sample_index) for episode in episodes]
     order = {key: i for i, key in enumerate(keys)}
     wanted = {key: episode.task.row for key, episode in zip(keys, episodes, strict=True)}
+    record = read_record(place_of(Path(path), folder=False)) if rows else None
+    if record is not None and (changed := changed_input(record, "world")):
+        raise UsageError(f"{str(path)!r} was begun with another world: {changed}. {repair}")
     done: dict[Key, int] = {}
     failed: set[Key] = set()
     for position, (line, row) in enumerate(rows):

@@ -29,7 +29,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from sweet_rl.chat.formats import model_path
+from sweet_rl.chat.formats import folder_of, model_path
 from sweet_rl.errors import UsageError
 from sweet_rl.tracking import RECORD, Usage, is_record
 from sweet_rl.types import Json
@@ -183,7 +183,7 @@ def unchanged(path: Path, then: Json) -> bool | None:
 def entries_of(folder: Path) -> Iterator[Path]:
     """What is no folder below a folder, in the order of the names, without what is hidden."""
     for place, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        folders[:] = sorted(name for name in folders if not name.startswith((".", "__pycache__")))
         yield from (Path(place, name) for name in sorted(names) if not name.startswith("."))
 
 
@@ -222,6 +222,26 @@ def read_record(place: Path) -> dict[str, Json] | None:
     except (OSError, ValueError, RecursionError):  # msgspec's own errors are ValueErrors
         return None
     return {"usage": {}} | found
+
+
+def place_in(record: Mapping[str, Json], path: str) -> Path:
+    """A path of a record, wherever this process is."""
+    return Path(os.path.normpath(Path(str(record.get("folder") or ""), Path(path).expanduser())))
+
+
+def changed_input(record: Mapping[str, Json], flag: str | None = None) -> str:
+    """An input of the run, or of this flag alone, that is not as it was then, in words; empty where there is none."""
+    own = {str(one["path"]): one for one in record.get("outputs") or [] if "sha256" in one}
+    for entry in record.get("inputs") or []:
+        source = str(entry["source"])
+        then = own.get(source, entry)  # what it has changed itself
+        if "sha256" not in then or flag not in (None, entry["flag"]):  # a name
+            continue
+        path = folder_of(source) or place_in(record, source)
+        same = unchanged(path, then)
+        if not same:
+            return f"{path} {'is gone' if same is None else 'has changed'}"
+    return ""
 
 
 def maker_of(path: Path) -> dict[str, Json] | None:

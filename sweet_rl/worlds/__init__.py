@@ -7,14 +7,17 @@ but the list here.
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import Field, fields
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from sweet_rl.cli.stage import StageEntry
-from sweet_rl.errors import DataError, UsageError, missing_package, no_such
+from sweet_rl.errors import DataError, SweetRLError, UsageError, missing_package, no_such
 from sweet_rl.flags import flags_of as flags_of_settings
 from sweet_rl.network import without_hub_if_silent
 from sweet_rl.plugins import Registry
@@ -78,7 +81,7 @@ _FIRST: Final = {
     "as_it_is": "dangerous_taxi",
 }
 """What commands play where no world is named."""
-WORLDS: Final = Registry("sweet_rl.worlds", "world", _OURS)
+WORLDS: Final = Registry("sweet_rl.worlds", "world", _OURS, base=World)
 _OTHERS: dict[str, World] = {}
 """Those that were asked for as `module:ATTRIBUTE` in this process: their lists of tasks have names, too."""
 
@@ -93,12 +96,57 @@ def world_of(name: str) -> World:
     place = _PUBLISHED.get(name, name)
     found = WORLDS.find(place if ":" in place or place in names() else place.replace("-", "_"))
     if not isinstance(found, World):
+        made = isinstance(found, type) and issubclass(found, World)
+        write = f" Make one: WORLD = {found.__name__}(), and name that." if made else ""
         raise UsageError(
-            f"{name!r} is not a world but {found!r}. It must be an object of a subclass of sweet_rl.worlds.World."
+            f"{name!r} is not a world but {found!r}. It must be an object of a subclass of sweet_rl.worlds.World.{write}"
         )
     if ":" in name:
+        check_world(found)
         _OTHERS[name] = found
     return found
+
+
+def sources_of(world: World) -> list[Path]:
+    """Where a world of someone's own is written: its packages as folders; of other modules the file, and those beside it that are loaded."""
+    names = {one.__module__ for one in type(world).__mro__}
+    names |= {name.partition(":")[0] for name, one in _OTHERS.items() if one is world}
+    loaded = {
+        name: Path(file)
+        for name, one in list(sys.modules.items())
+        if (file := getattr(one, "__file__", None))
+    }
+    found = set[Path]()
+    for name in names:
+        top = name.partition(".")[0]
+        if top == "sweet_rl" or top in sys.stdlib_module_names or name not in loaded:
+            continue
+        if top in loaded and loaded[top].stem == "__init__":
+            found.add(loaded[top].parent)
+        else:
+            found |= {file for file in loaded.values() if file.parent == loaded[name].parent}
+    return sorted(found)
+
+
+_MEMBERS: Final[Mapping[str, tuple[type, str]]] = {
+    "name": (str, "one word of letters, digits, _ and -, since the names of its tasks begin with it"),
+    "max_turns": (int, "a whole number, at least 1"),
+    "agents": (Mapping, "their names with the flags that each takes, mostly none: {'good': {}, 'hasty': {}}"),
+    "system_prompt": (str, "a text"),
+    "tasks": (TaskLists, "a sweet_rl.worlds.TaskLists"),
+    "user": (Answers, "a sweet_rl.worlds.Answers"),
+    "scores": (Scores, "a sweet_rl.worlds.Scores"),
+}
+
+
+def check_world(world: World) -> None:
+    """Raise a UsageError for a member of a world of someone's own that cannot be right."""
+    for member, (kind, must) in _MEMBERS.items():
+        found: Any = getattr(world, member, None)
+        fits = isinstance(found, kind) and (member != "name" or re.fullmatch(r"[\w.-]+", str(found)))
+        if not fits or (member == "max_turns" and found < 1):
+            what = f"`{member}` of the world {type(world).__name__} is {found!r:.100}"
+            raise UsageError(f"{what}: it must be {must}.")
 
 
 def all_worlds() -> Iterator[World]:
@@ -210,11 +258,24 @@ def load_tasks(
     # ours are looked at first, so that no package is imported in vain, and none takes a name of ours
     worlds = [world] if world is not None and name in world.tasks.sources else all_worlds()
     for one in (each for each in worlds if name in each.tasks.sources):
+        known = [one.tasks.train, one.tasks.test]
+        splits = [each.partition(":")[2] for each in known]
+        meant = where.isalpha() and where not in splits and get_close_matches(where, splits, cutoff=0.8)
+        if meant:
+            try:
+                any_name = tasks_in(one, f"{name}:no such list", limit=1)
+            except SweetRLError:  # `rows` finds a wrong name by itself
+                any_name = []
+            if any_name:
+                lists = f"{one.name} has {' and '.join(known)}"
+                raise UsageError(f"There is no list {source!r}: did you mean {name}:{meant[0]}? {lists}.")
         return tasks_in(one, source, limit=num_tasks, seed=seed)
     path = Path(source).expanduser()
     if not path.is_file():
         what = "is a folder, not a file" if path.is_dir() else "does not exist"
-        lists = ", ".join(one for each in all_worlds() for one in each.tasks.sources)
+        lists = ", ".join(
+            one for each in all_worlds() for one in dict.fromkeys((each.tasks.train, each.tasks.test))
+        )
         raise UsageError(
             f"{source!r} {what} (looked in {str(Path.cwd())!r}). Tasks can be a path to a .jsonl file with ColBench "
             f"tasks, the list of a world, such as mini:train or mini:test (there are {lists}), "

@@ -48,7 +48,7 @@ def test_a_policy_is_made_from_nothing_and_learns_from_preferences(beside_the_wo
     assert (tmp_path / "dpo/policy/config.json").is_file()
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.safetensors")}
     load("learn")("number:WORLD", "start", "dpo", **run)  # all is there
-    assert "not run yet" not in capsys.readouterr().out
+    assert "begins (" not in capsys.readouterr().out
     assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.safetensors")}
 
 
@@ -58,7 +58,7 @@ def test_a_policy_whose_episodes_are_all_alike_is_stopped_before_anything_is_lea
     save_tiny_llama(tmp_path / "start")
     with pytest.raises(
         UsageError,
-        match=r"Stopped. This check failed: there is something to learn. every episode of a task has the same return",
+        match=r"Stopped. This check failed: there is something to learn. Every episode of a task has the same return",
     ):
         load("learn")("number:WORLD", "start", "out", method="dpo", max_tokens=4)
     assert not (tmp_path / "out/episodes.jsonl").exists()

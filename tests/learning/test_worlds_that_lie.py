@@ -1,12 +1,14 @@
 """A world of one's own that does not keep its word ends the run with a sentence on what to change."""
 
+import sys
 from contextlib import asynccontextmanager
+from random import random
 
 import pytest
 
 import sweet_rl
-from sweet_rl import Message, Observation, StepResult, UserReply, World
-from sweet_rl.errors import UsageError
+from sweet_rl import Generation, Message, Observation, StepResult, UserContext, World
+from sweet_rl.errors import DataError, UsageError
 from sweet_rl.learning.policy import split_tasks
 from sweet_rl.worlds.options import Answers
 
@@ -52,43 +54,199 @@ def goes_on(env):
     return StepResult("a", "a", env.seen)
 
 
-def raises(env):
+def raises(*given):
     raise KeyError("lunch")
+
+
+def ends(**changes):
+    """A last step, with something in it that is not as it has to be."""
+    return lambda env: StepResult(
+        **({"content": "", "output": "", "observation": None, "reward": 1.0, "terminated": True} | changes)
+    )
+
+
+def played(world, agent=lambda messages: "a", **settings):
+    return sweet_rl.simulate(world, "plain:test", agent=agent, num_tasks=1, **settings)
 
 
 @pytest.mark.parametrize(
     ("step", "reset", "words"),
     [
-        (lambda env: StepResult("", "", None, float("nan"), True), None, r"`step` of the Env of plain gave the reward nan: it must be a finite number"),
-        (lambda env: StepResult("", "", None, float("-inf"), True), None, r"gave the reward -inf"),
+        (ends(reward=float("nan")), None, r"`step` of the Env of plain gave the reward nan \(float\): it must be a finite int or float"),
+        (ends(reward=float("-inf")), None, r"gave the reward -inf"),
+        (ends(reward="1"), None, r"gave the reward '1' \(str\)"),
+        (ends(reward=True), None, r"gave the reward True \(bool\)"),
         (goes_on, None, r"goes on after 17 turns, and its world says 3 at most \(`max_turns`\): return truncated=True there"),
-        (lambda env: StepResult("", "", None), None, r"gave no observation and no end"),
-        (lambda env: (env.seen, 1.0, True, {}), None, r"`step` of the Env of plain must return a sweet_rl.StepResult; got \(Observation"),
-        (lambda env: None, lambda: "Begin.", r"`reset` of the Env of plain must return a sweet_rl.Observation; got 'Begin.'"),
+        (ends(terminated=False), None, r"gave no observation and no end"),
+        (ends(content=None), None, r"`step` of the Env of plain must return sweet_rl.StepResult.*; got StepResult\(content=None"),
+        (ends(terminated=False, observation="Go on."), None, r"must return sweet_rl.StepResult.*observation='Go on.'"),
+        (lambda env: (env.seen, 1.0, True, {}), None, r"must return sweet_rl.StepResult.*; got \(Observation.*\(tuple\)"),
+        (lambda env: None, None, r"must return sweet_rl.StepResult.*; got None \(NoneType\). A way through it ends without `return`"),
+        (lambda env: None, lambda: "Begin.", r"`reset` of the Env of plain must return sweet_rl.Observation.*; got 'Begin.' \(str\)"),
+        (lambda env: None, lambda: Observation("plain/0", (), 0), r"`reset` .* must return sweet_rl.Observation.*; got Observation\(task_id='plain/0', messages=\(\)"),
+        (lambda env: None, raises, r"`reset` of the Env of plain raised KeyError: 'lunch'"),
         (raises, None, r"`step` of the Env of plain raised KeyError: 'lunch' \(file .*test_worlds_that_lie.py, line \d+, in raises: raise KeyError"),
     ],
 )  # fmt: skip
 def test_what_an_env_gives_is_looked_at(step, reset, words):
     with pytest.raises(UsageError, match=words):
-        sweet_rl.simulate(world_of(step, reset), "plain:test", agent=lambda messages: "a", num_tasks=1)
+        played(world_of(step, reset))
 
 
-def test_a_human_that_raises_is_named_with_its_line(worlds):
-    class Human:
-        name = "human"
+class NotAsync(PlainEnv):
+    def step(self, action):
+        return ends()(self)
 
-        async def reply(self, context):
-            return UserReply(context.hidden_information.split(": ")[99])
 
-        async def close(self):
-            pass
+@asynccontextmanager
+async def nothing_yielded(self, options, user):
+    if False:
+        yield
 
-    world = type(worlds["meeting"])()
-    world.user = Answers(by="human", scripted=Human)
+
+async def not_decorated(self, options, user):
+    yield lambda: PlainEnv(ends())
+
+
+async def a_coroutine(self, options, user):
+    return None
+
+
+def yielding(made):
+    @asynccontextmanager
+    async def opened(self, options, user):
+        yield made
+
+    return opened
+
+
+def agent_that(act):
+    """A scripted agent with this `act`."""
+
+    async def make_agent(self, wanted):
+        return type("Agent", (), {"name": "agent", "act": act, "close": PlainEnv.close})()
+
+    return {"agents": {"agent": {}}, "make_agent": make_agent}
+
+
+def human_that(reply):
+    return type("Human", (), {"name": "human", "reply": reply, "close": PlainEnv.close})
+
+
+class Talking(PlainEnv):
+    def __init__(self, user):
+        super().__init__(ends())
+        self.user = user
+
+    async def step(self, action):
+        await self.user.reply(UserContext("", "", (Message("user", "Begin."),)))
+        return ends()(self)
+
+
+@asynccontextmanager
+async def talking(self, options, user):
+    yield lambda: Talking(user)
+
+
+async def says_text(self, seen):
+    return "a"
+
+
+async def says_an_action(self, seen):
+    return Generation("", "a")
+
+
+async def raising(self, seen):
+    raises()
+
+
+ROW = {"task_id": "plain/1", "problem_description": "a", "ground_truth": "b"}
+
+
+def rows(*given):
+    return {"rows": lambda self, source, where, *, limit, seed: list(given)}
+
+
+@pytest.mark.parametrize(
+    ("members", "words"),
+    [
+        ({"name": "a plain one"}, r"`name` of the world Own is 'a plain one': it must be one word of letters"),
+        ({"name": "a:b"}, r"`name` of the world Own is 'a:b'"),
+        ({"name": None}, r"`name` of the world Own is None"),
+        ({"max_turns": 0}, r"`max_turns` of the world Own is 0: it must be a whole number, at least 1"),
+        ({"max_turns": "3"}, r"`max_turns` of the world Own is '3'"),
+        ({"agents": ["good", "hasty"]}, r"`agents` of the world Own is \['good', 'hasty'\]: it must be .*\{'good': \{\}"),
+        ({"tasks": ["plain:train"]}, r"`tasks` of the world Own is .* must be a sweet_rl.worlds.TaskLists"),
+        ({"system_prompt": lambda self: "a"}, r"`system_prompt` of the world Own is .*: it must be a text"),
+        ({"user": "human"}, r"`user` of the world Own is 'human': it must be a sweet_rl.worlds.Answers"),
+        ({"open": lambda self, options, user: raises()}, r"`open` of the world plain raised KeyError"),
+        ({"open": not_decorated}, r"`open` of the world plain is not an async context manager. Write `def make_env.* or @asynccontextmanager above"),
+        ({"open": a_coroutine}, r"`open` of the world plain has no `yield`. Write `def make_env"),
+        ({"open": asynccontextmanager(a_coroutine)}, r"`open` of the world plain has no `yield`"),
+        ({"open": nothing_yielded}, r"`open` of the world plain raised RuntimeError: generator didn't yield"),
+        ({"open": yielding(PlainEnv(ends()))}, r"What makes an Env of plain raised TypeError: 'PlainEnv' object is not callable"),
+        ({"open": yielding(lambda: None)}, r"The Env of plain is None, which has no `async def reset` and no `async def step`"),
+        ({"open": yielding(lambda: NotAsync(ends()))}, r"The Env of plain is .*, which has no `async def step`: write it"),
+        ({"rows": raises}, r"`rows` of the world plain raised (KeyError|TypeError)"),
+        ({"rows": lambda self, source, where, *, limit, seed: None}, r"`rows` of the world plain raised TypeError"),
+        (rows(), r"'plain:test' holds no tasks"),
+        (rows("a"), r"plain:test of the world plain, line 1: the line must hold one JSON object"),
+        (rows({"task_id": "plain/2", "ground_truth": "b"}), r"line 1: field 'problem_description' must be a string"),
+        (rows({"task_id": "plain/2", "problem_description": "b"}), r"field 'ground_truth' must be a string, got 'nothing'. It is the hidden solution"),
+        (rows(ROW | {"task_id": 3}), r"its `task_id` is '3', and theirs begin with 'plain/'"),
+        (rows(ROW | {"task_id": None}), r"its `task_id` is '\w+', and theirs begin with 'plain/'"),
+        (agent_that(says_text), r"`act` of the agent agent of plain must return sweet_rl.Generation.*; got 'a' \(str\)"),
+        (agent_that(says_an_action), r"must return sweet_rl.Generation\(prompt, sweet_rl.Completion\(text\)\); got Generation\(input='', completion='a'"),
+        (agent_that(raising), r"`act` of the agent agent of plain raised KeyError: 'lunch'"),
+        ({"user": Answers(by="human", scripted=human_that(says_text)), "open": talking}, r"`reply` of the human of plain must return sweet_rl.UserReply\(text\); got 'a'"),
+        ({"user": Answers(by="human", scripted=human_that(raising)), "open": talking}, r"`reply` of the human of plain raised KeyError: 'lunch' \(file .*, in raises"),
+    ],
+)  # fmt: skip
+def test_what_a_world_says_and_makes_is_looked_at(members, words):
+    with pytest.raises((UsageError, DataError), match=words):
+        played(world_of(**members), agent="auto" if "make_agent" in members else lambda messages: "a")
+
+
+def test_a_scripted_agent_is_given_the_instructions_of_its_world(worlds):
+    (episode,) = sweet_rl.simulate(worlds["number"], num_tasks=1)
+    assert worlds["number"].system_prompt in episode.dialogue_history[1].input
+
+
+def test_rows_may_come_one_by_one():
+    world = world_of(rows=lambda self, source, where, *, limit, seed: iter([ROW]))
+    assert [one.reward for one in played(world)] == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "words"),
+    [
+        ("", "nowhere_at_all:WORLD", r"there is no module 'nowhere_at_all'. It was looked for in the current folder \(.*\), on PYTHONPATH"),
+        ("import nowhere_at_all", "own:WORLD", r"its module own raised ModuleNotFoundError: No module named 'nowhere_at_all' \(file .*own.py, line 1"),
+        ("from tests.learning.test_worlds_that_lie import world_of\nWORLD = world_of()", "own:WRLD", r"own has no attribute 'WRLD' \(did you mean WORLD\?\). It has the world WORLD."),
+        ("\ndef x(:", "own:WORLD", r"its module own raised SyntaxError: invalid syntax \(file .*own.py, line 2: def x\(:\)"),
+        ("1 / 0", "own:WORLD", r"its module own raised ZeroDivisionError: division by zero \(file .*own.py, line 1, in <module>: 1 / 0\)"),
+        ("from sweet_rl import World\nclass Own(World):\n    name = 'own'", "own:Own", r"not a world but <class 'own.Own'>.* Make one: WORLD = Own\(\), and name that"),
+        ("", "here/own.py:WORLD", r"write module:ATTRIBUTE, .* PYTHONPATH=FOLDER before the command"),
+    ],
+)  # fmt: skip
+def test_a_world_that_cannot_be_imported_says_where_and_why(text, place, words, tmp_path, monkeypatch):
+    (tmp_path / "own.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "own", raising=False)
+    with pytest.raises(UsageError, match=words):
+        sweet_rl.simulate(place)
+    sys.modules.pop("own", None)
+
+
+def test_a_list_that_is_nearly_right_is_not_played_where_any_name_is_taken():
     with pytest.raises(
-        UsageError, match=r"raised IndexError: list index out of range \(file .*test_worlds_that_lie.py, line"
+        UsageError,
+        match=r"There is no list 'plain:tst': did you mean plain:test\? plain has plain:train and plain:test",
     ):
-        sweet_rl.simulate(world, num_tasks=1)
+        sweet_rl.simulate(world_of(), "plain:tst", agent=lambda messages: "a")
+    for source in ("plain:dev", "plain:test2", "plain"):
+        assert sweet_rl.simulate(world_of(), source, agent=lambda messages: "a", num_tasks=1)
 
 
 def test_a_world_of_three_members_is_played_and_viewed(tmp_path):
@@ -116,9 +274,11 @@ def test_task_lists_that_cannot_be_learned_from_are_refused(rows, words, tmp_pat
     assert not list(tmp_path.iterdir())
 
 
-def test_tasks_without_the_name_of_their_world_are_refused_with_what_to_write():
-    unnamed = world_of(
-        rows=lambda self, source, where, *, limit, seed: [{"problem_description": "a", "ground_truth": "b"}]
-    )
-    with pytest.raises(UsageError, match=r"its `task_id` is '\w+', and theirs begin with 'plain/'"):
-        sweet_rl.simulate(unnamed, "plain:test", agent=lambda messages: "a")
+def test_tasks_that_are_others_each_time_are_refused(tmp_path):
+    world = world_of(rows=lambda self, source, where, *, limit, seed: [ROW | {"ground_truth": str(random())}])
+    split_tasks(world, tmp_path)
+    with pytest.raises(
+        UsageError, match=r"`rows` of plain gives other tasks than it gave before \(.*train.jsonl\)"
+    ):
+        split_tasks(world, tmp_path)
+    split_tasks(world, tmp_path, overwrite=True)

@@ -1,0 +1,146 @@
+"""Each gate, broken on purpose by a real run at the smallest size; and a folder that was begun otherwise."""
+
+import re
+import shutil
+
+import pytest
+
+from sweet_rl.cli import load
+from sweet_rl.errors import ServiceError, UsageError
+from sweet_rl.learning import chain, gates
+from tests.conftest import ROOT
+from tests.tiny_models import save_tiny_gpt2, save_tiny_llama
+
+pytestmark = pytest.mark.usefixtures("small_runs")
+WORLDS = "tests.learning.letters"
+SMALL = {"max_tokens": 4, "minutes": 0.001}
+
+
+SLOWLY = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("world", "steps", "line", "repair"),
+    [
+        ("WORLD", 1, r"STOP the policy takes turns: 3.0 turns, .*, (9\d|100)% cut off or empty", "train for longer"),
+        pytest.param("ONE_WORD", 30, r"STOP it does not repeat itself: \d\d% of its turns", "Give more demonstrations", marks=SLOWLY),
+        pytest.param("CHANCE", 30, r"STOP it is better than chance: return 1.\d+ .*, of turns by chance 1.\d+", "Give more demonstrations", marks=SLOWLY),
+        pytest.param("ALIKE", 30, r"STOP it is better than chance: return 3.000, of turns by chance 3.000, difference \+0.000",
+                     "Every episode has the return 3: the rewards of letters must depend on what is said", marks=SLOWLY),
+    ],
+)  # fmt: skip
+def test_a_policy_that_is_no_beginning(world, steps, line, repair, capsys):
+    with pytest.raises(UsageError, match=f"Stopped. This check failed: .*{repair}"):
+        load("make_policy")(f"{WORLDS}:{world}", "start", max_tokens=4, steps=steps, episodes=60)
+    assert re.search(line, said := capsys.readouterr().out), said
+
+
+@pytest.mark.parametrize(
+    ("world", "method", "rate", "line", "repair"),
+    [
+        ("ALIKE", "rft", 1, r"STOP there is something to learn: return 3.000, .* in 0% of the tasks episodes differ", "share of the reward"),
+        ("ONE_SOLUTION", "sweet", 1, "STOP tasks have solutions of their own: 1 in 20 tasks", "choose another --method"),
+        ("WORLD", "sweet", 1, r"STOP the critic reads the solution: with another task's solution \d% of the pairs", "`ground_truth` that says"),
+        ("OPPOSITE", "sweet", 1, r"STOP pairs of turns are right: 16% right, 30% wrong, .* of 57 pairs by the world's oracle", "dpo and rft need no critic"),
+        ("WORLD", "dpo", 2e4, r"learning rate 6.\n(?s:.*)It collapsed: \d\d% of its turns are repeated \(start 0%\)", "rft changes a policy least"),
+        ("WORLD", "rft", 1e-9, r"STOP the policy is better: learning rate 5e-13: .* difference \+0.000", "Give it more time"),
+    ],
+)  # fmt: skip
+def test_a_run_that_is_stopped(world, method, rate, line, repair, capsys, monkeypatch):
+    monkeypatch.setattr(chain, "_RATES", ((float("inf"), rate),))
+    if world == "OPPOSITE":
+        monkeypatch.setattr(gates, "READS", 0)
+    with pytest.raises(UsageError, match=repair):
+        load("learn")(f"{WORLDS}:{world}", "untrained", "out", method=method, **SMALL)
+    assert re.search(line, said := capsys.readouterr().out), said
+
+
+def test_what_a_policy_was_made_of_outlives_another_try(small_runs, tmp_path):
+    def make(**changed):
+        small_runs.clear()
+        with pytest.raises(UsageError):
+            load("make_policy")(
+                f"{WORLDS}:WORLD", "start", **{"max_tokens": 4, "steps": 1, "episodes": 20} | changed
+            )
+        return small_runs
+
+    assert list(make()) == ["good.jsonl", "imitate", "start.jsonl"]
+    assert make() == []
+    assert list(make(steps=2)) == ["imitate", "start.jsonl"]
+    assert list((tmp_path / "start.made/replaced").glob("imitate-*/model.safetensors"))
+    with pytest.raises(UsageError, match=r"'start\.made' was begun otherwise: seed was 0, is 1"):
+        load("make_policy")(f"{WORLDS}:WORLD", "start", seed=1)
+    shutil.rmtree(tmp_path / "start.made/replaced")
+    (tmp_path / "start/run.json").write_text(
+        (tmp_path / "start/run.json").read_text().replace('"status": "finished"', '"status": "running"')
+    )
+    assert list(make(steps=2)) == [
+        "imitate"
+    ]  # as after a kill: the same comes of it, by what is in start.made
+    assert (tmp_path / "start.made/good.jsonl").exists()
+
+
+def test_a_folder_remembers_what_it_was_begun_with(small_runs, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(chain, "_RATES", ((float("inf"), 1e-9),))
+    own = tmp_path / "own.py"
+    source = shutil.copy(ROOT / "tests/learning/letters.py", own).read_text()
+
+    def learn(says="the policy is better", **changed):
+        small_runs.clear()
+        asked = {"world": "own:WORLD", "policy": "untrained", "output_dir": "out", "method": "rft", **SMALL}
+        with pytest.raises(UsageError, match=says):
+            load("learn")(**asked | changed)
+        return small_runs
+
+    steps = ["start.dev.jsonl", "good.dev.jsonl", "episodes.jsonl", "rft_1", "rft_1.dev.jsonl"]
+    assert list(learn()) == steps
+    assert learn() == []
+    assert list(learn(minutes=5)) == ["rft_2", "rft_2.dev.jsonl", "rft_0.5", "rft_0.5.dev.jsonl"]
+    for changed, says in (
+        ({"method": "dpo"}, "method was 'rft', is 'dpo'"),
+        ({"max_tokens": 5}, "max_tokens was 4, is 5"),
+        ({"seed": 1, "world": "own:ALIKE"}, "world was 'own:WORLD', is 'own:ALIKE', seed was 0, is 1"),
+        ({"policy": "./untrained"}, "policy was 'untrained', is './untrained'"),
+    ):
+        assert (
+            learn(
+                f"'out' was begun otherwise: {says}. Old and new .* another folder, or pass --overwrite",
+                **changed,
+            )
+            == []
+        )
+    own.write_text(source + "\n# edited\n")
+    assert learn(r"begun otherwise: .*own.py has changed\.") == []
+    assert list(learn(overwrite=True))[:3] == steps[:3]
+    assert list((tmp_path / "out/replaced").glob("episodes.jsonl-*/episodes.jsonl"))
+    assert learn() == []
+    save_tiny_llama(tmp_path / "untrained", seed=1)
+    assert learn("begun otherwise: .*untrained has changed") == []
+
+
+def test_episodes_of_two_versions_of_a_world_do_not_go_to_one_file(tmp_path):
+    own = tmp_path / "own.py"
+    shutil.copy(ROOT / "tests/learning/letters.py", own)
+    game = {"world": "own:WORLD", "input_path": "letters:test", "output_path": "games.jsonl", "quiet": True}
+    load("simulate_interactions")(**game, num_tasks=2)
+    load("simulate_interactions")(**game, num_tasks=3, to_continue=True)
+    own.write_text(own.read_text().replace("% 7 / 7", "% 7 / 70"))
+    with pytest.raises(UsageError, match=r"'games.jsonl' was begun with another world: .*own.py has changed"):
+        load("simulate_interactions")(**game, num_tasks=4, to_continue=True)
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        ("nothing", "there is no folder 'nothing' here; sweet-rl make_policy makes one"),
+        ("outputs/nothing", "there is no folder 'outputs/nothing'"),
+        ("here/nothing", "there is no folder 'here/nothing'"),
+        ("good", "'good' is also the name of a scripted agent, which would play instead: write ./good"),
+        ("./good", "good' has no chat template: put chat_template.jinja there"),
+    ],
+)
+def test_a_policy_that_cannot_be_trained_is_named(policy, words, tmp_path):
+    (tmp_path / "here").mkdir()
+    save_tiny_gpt2(tmp_path / "good")
+    with pytest.raises((UsageError, ServiceError), match=words):
+        load("learn")(f"{WORLDS}:WORLD", policy, "out", **SMALL)
