@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
@@ -60,6 +61,7 @@ def _begin(folder: Path, model: str, flags: PolicyFlags | LearningFlags, *names:
             f"{model!r} is also the name of a scripted agent, which would play instead: write ./{model}."
         )
     now = {name: getattr(flags, name) for name in ("world", *names)} | world.settings(world.options())
+    now = json.loads(json.dumps(now, default=str))  # as a record has it
     then = {} if flags.overwrite else dict(record.get("settings") or {})
     differs = [
         f"{name} was {then[name]!r}, is {now[name]!r}"
