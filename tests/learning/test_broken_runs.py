@@ -67,7 +67,7 @@ def test_what_a_policy_was_made_of_outlives_another_try(small_runs, tmp_path):
     assert list(make()) == ["good.jsonl", "imitate", "start.jsonl"]
     assert make() == []
     assert list(make(steps=2)) == ["imitate", "start.jsonl"]
-    assert list((tmp_path / "start.made/replaced").glob("imitate-*/model.safetensors"))
+    assert list((tmp_path / "start.made/replaced").glob("imitate-*/start/model.safetensors"))
     with pytest.raises(UsageError, match=r"'start\.made' was begun otherwise: seed was 0, is 1"):
         load("make_policy")(f"{WORLDS}:WORLD", "start", seed=1)
     shutil.rmtree(tmp_path / "start.made/replaced")
