@@ -67,7 +67,7 @@ def test_the_world_names_its_stage(functions, capsys):
     assert [row["reward"] for row in rows(functions)] == [1.0, 1.0]
     assert all(row["test_results"] for row in rows(functions))
     assert "success" in capsys.readouterr().out
-    with pytest.raises(UsageError, match="--margin is no flag of evaluate_code, which grades code"):
+    with pytest.raises(UsageError, match="--margin is not a flag of evaluate_code, which grades code"):
         evaluate(str(functions), margin=0.1)
 
 

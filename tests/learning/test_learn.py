@@ -86,7 +86,9 @@ def test_a_world_without_scripted_agents_asks_for_demonstrations(beside_the_worl
 def test_a_policy_is_not_made_again_and_may_be_with_other_settings(beside_the_worlds, tmp_path, capsys):
     steps, made = {"imitate": 0}, []
     for number in (2, 2, 3):
-        with pytest.raises(UsageError, match=r"Stopped, since not: the policy takes turns\. .* \(--steps\)"):
+        with pytest.raises(
+            UsageError, match=r"Stopped. This check failed: the policy takes turns\. .* \(--steps\)"
+        ):
             load("make_policy")("number:WORLD", "start", steps=number, episodes=200, max_tokens=8)
         said = capsys.readouterr().out
         steps["imitate"] += "[1/1] imitate: done" not in said

@@ -86,7 +86,7 @@ def test_an_interpreter_without_vllm_is_told_what_to_do(tmp_path):
     server = VLLMServer("M", python=sys.executable, log_path=tmp_path / "log")
     with pytest.raises(ServiceError, match="has no vLLM: install it in an environment of its own"):
         asyncio.run(server.start())
-    with pytest.raises(UsageError, match="no interpreter '/no/python'"):
+    with pytest.raises(UsageError, match="no Python interpreter '/no/python'"):
         asyncio.run(VLLMServer("M", python="/no/python", log_path=tmp_path / "log").start())
 
 
