@@ -241,7 +241,7 @@ def test_weather_is_as_asked_and_comes_again():
 def test_weather_that_makes_no_sense_is_refused():
     drawn = {FaultProfile(fault_rate=1, faults="reset, bad_request,").draw(number)[1] for number in range(9)}
     assert drawn == {Fault.RESET, Fault.BAD_REQUEST}
-    with pytest.raises(UsageError, match=r"earthquake.*Known are rate_limit"):
+    with pytest.raises(UsageError, match=r"earthquake.*Known faults: rate_limit"):
         FaultProfile(faults="rate_limit,earthquake")
     for flags in ({"fault_rate": 1.5}, {"fault_rate": 0.1, "faults": ""}, {"hang_s": -1}):
         with pytest.raises(UsageError, match="--" + next(iter(flags))):
