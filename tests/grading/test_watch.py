@@ -70,7 +70,7 @@ def test_a_worker_that_does_not_come_up_is_replaced_but_not_for_ever(one_worker,
     monkeypatch.setattr(pool, "PATIENCE_S", 0.1)
     monkeypatch.setattr(worker, "start_code", lambda number: "import time; time.sleep(2)")
     os.kill(zygote_of(one_worker), signal.SIGKILL)
-    with pytest.raises(SandboxError, match="have died"):
+    with pytest.raises(SandboxError, match="died in a row"):
         texts(one_worker, ABS, ABS)
 
 
@@ -86,7 +86,7 @@ def test_a_worker_whose_children_cannot_work_is_not_asked_for_ever(one_worker):
 
     os.kill(zygote_of(one_worker), signal.SIGKILL)
     one_worker._give = kill
-    with pytest.raises(SandboxError, match="have died"):
+    with pytest.raises(SandboxError, match="died in a row"):
         texts(one_worker, ABS, ABS)
 
 
