@@ -305,9 +305,10 @@ def test_floors_and_ceilings_are_lines_across_the_curves_and_take_no_colour():
     with_bounds = replace(part, methods=(*part.methods, ceiling, drawn))
     page = results_page(replace(results, comparisons=(with_bounds,)))
     chart = page.split('<svg class="chart"')[1]
+    assert "the own 60.0\u202f%" in chart.split(">")[0]  # for who hears the page
     assert "the planner 96.0" in chart
     names = ("start", "own", "drawn")
-    assert [chart.count(f"the {name} ") for name in names] == [1, 1, 1]  # curves, no lines
+    assert [chart.count(f">the {name} ") for name in names] == [1, 1, 1]  # curves, no lines
     assert "Lines across are floors and ceilings" in Reader(page).text
     assert (swatches(page, "planner"), swatches(page, "rival")) == ({"ink"}, {"c2"})
     best = re.findall(r'class="best"><span class="value">([\d.]+)', page)

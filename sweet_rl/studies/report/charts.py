@@ -77,6 +77,7 @@ def learning(
 ) -> Markup:
     """Means over a standard error to each side; `levels` are lines across. Names stand at the ends of their lines."""
     write, bands = words.writer(shown.unit), [band(each.curves) for each in series]
+    named = [f"{each.title} {write(mean[-1])}" for each, (_, mean, _) in zip(series, bands, strict=True)]
     last = max(steps[-1] for steps, _, _ in bands)
     means = sorted([*np.concatenate([mean for _, mean, _ in bands]), *(value for _, value in levels)])
     # A floor far below all others would press them together: its name says that it is further down.
@@ -84,13 +85,13 @@ def learning(
 
     def draw(axes: Any, width: int) -> None:
         ends: list[Any] = []
-        for mark, each, (steps, mean, error) in zip(cycle(_MARKS), series, bands, strict=False):
+        for mark, each, (steps, mean, error), name in zip(cycle(_MARKS), series, bands, named, strict=False):
             colour, order = _HEX[each.colour], 3 - len(ends) / 100  # the first on top
             if len(each.curves) > 1:
                 axes.fill_between(steps, mean - error, mean + error, color=colour, alpha=0.16, linewidth=0)
             marker = mark if len(steps) <= _FEW_POINTS else None
             axes.plot(steps, mean, color=colour, lw=2, marker=marker, ms=5, zorder=order, clip_on=False)
-            ends.append((mean[-1], steps[-1], f"{each.title} {write(mean[-1])}", colour, "-"))
+            ends.append((mean[-1], steps[-1], name, colour, "-"))
         low = axes.dataLim.ymin
         for dashes, (title, value) in zip(cycle(_DASHES), levels, strict=False):
             if value >= far:
@@ -111,13 +112,8 @@ def learning(
         _ticks(axes.yaxis, words.tick(shown.unit))
         _name(axes, sorted(ends, key=lambda each: each[0]), 40 if width == WIDE else 19)
 
-    names = len(series) + len(levels)
-    return _both(
-        draw,
-        f"{label}: {shown.title}",
-        lambda width: max(340, 80 + (17 if width == WIDE else 31) * names),
-        wide,
-    )
+    described, lines = f"{label}: {shown.title}: {'; '.join(named)}", len(series) + len(levels)
+    return _both(draw, described, lambda width: max(340, 80 + (17 if width == WIDE else 31) * lines), wide)
 
 
 def _name(axes: Any, ends: Sequence[tuple[float, float, str, str, Any]], most: int) -> None:
