@@ -156,10 +156,11 @@ class Reader:
     def read(self, text: Text) -> tuple[list[int], list[int]]:
         *before, last = text.messages
         written = self._written(Text(tuple(before), text.solution)) + last.content + END_OF_TURN
-        ids, mask = list[int](), list[int]()
+        ids, mask, done = list[int](), list[int](), 0
         for number, turn in enumerate(between_marks(self._header, END_OF_TURN, "", written)):
-            given = self._chat.encode(turn.prompt)[len(ids) :]
+            given = self._chat.encode(turn.prompt[done:])  # from the end of a turn on, which no token crosses
             said = self._chat.encode(turn.text + turn.end)
+            done = len(turn.prompt + turn.text + turn.end)
             ids += given + said
             mask += [0] * len(given) + [int(number >= text.skipped)] * len(said)
         return ids, mask
