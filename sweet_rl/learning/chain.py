@@ -41,7 +41,7 @@ from sweet_rl.learning.gates import (
     shown,
     solutions_differ,
 )
-from sweet_rl.learning.policy import Split, able, played, split_tasks
+from sweet_rl.learning.policy import Split, able_agents, play_steps, split_tasks
 from sweet_rl.pipelines.running import run_steps, seconds_of
 from sweet_rl.pipelines.steps import Step
 from sweet_rl.players.cast import Cast
@@ -133,7 +133,7 @@ class Run:
         """Episodes of a model, as steps."""
         flags = {"agent_model": model, "max_tokens": self.flags.max_tokens, "seed": self.flags.seed}
         output = self.path(name)
-        return played(self.flags.world, tasks, output, **flags, repeats=repeats, num_tasks=num_tasks)
+        return play_steps(self.flags.world, tasks, output, **flags, repeats=repeats, num_tasks=num_tasks)
 
 
 # ---- the methods: what they learn from, and the settings that are tried
@@ -300,8 +300,8 @@ def learn(flags: LearningFlags, first_minutes: float) -> None:
         print("There is a report already: with a larger --minutes, more settings are tried.")
     first = run.played(run.start, split.dev, "start.dev.jsonl", repeats=_DEV_REPEATS)
     scripted = {
-        agent: played(flags.world, split.dev, run.path(f"{agent}.dev.jsonl"), agent_model=agent)
-        for agent in able(world, load_tasks(split.dev), world.agents)
+        agent: play_steps(flags.world, split.dev, run.path(f"{agent}.dev.jsonl"), agent_model=agent)
+        for agent in able_agents(world, load_tasks(split.dev), world.agents)
     }
     who = "The policy and the scripted agents play" if scripted else "The policy plays"
     run.run(f"{who} the development tasks.", [*first, *chain.from_iterable(scripted.values())])

@@ -84,7 +84,7 @@ def split_tasks(world: World, folder: Path, *, overwrite: bool = False) -> Split
     return split
 
 
-def played(name: str, tasks: Path, output: Path, **flags: object) -> list[Step]:
+def play_steps(name: str, tasks: Path, output: Path, **flags: object) -> list[Step]:
     """The steps that write and grade episodes of an agent; a simulated human is the one that needs no model."""
     world = world_of(name)
     given = {"world": name, "quiet": True, "num_tasks": 1_000_000, **flags}
@@ -98,7 +98,7 @@ def played(name: str, tasks: Path, output: Path, **flags: object) -> list[Step]:
     return steps
 
 
-def able(world: World, tasks: Sequence[Task], agents: Iterable[str]) -> list[str]:
+def able_agents(world: World, tasks: Sequence[Task], agents: Iterable[str]) -> list[str]:
     """Those of these scripted agents that can play the tasks; says why the others cannot."""
 
     async def make(name: str) -> None:
@@ -115,13 +115,18 @@ def able(world: World, tasks: Sequence[Task], agents: Iterable[str]) -> list[str
     return found
 
 
-def demonstrations(flags: PolicyFlags, split: Split, folder: Path) -> list[Step]:
+def demonstration_steps(flags: PolicyFlags, split: Split, folder: Path) -> list[Step]:
     """Episodes of scripted agents on the training tasks, as steps."""
     world, tasks, wanted = world_of(flags.world), load_tasks(split.train), listed(flags.agents)
-    agents = able(world, tasks, wanted or [name for name in world.agents if name not in world.told])
-    if not agents or len(agents) < len(wanted):
+    agents = able_agents(world, tasks, wanted or [name for name in world.agents if name not in world.told])
+    if len(agents) < len(wanted):
         raise UsageError(
-            f"{world.name} has no scripted agent {'to imitate' if not wanted else flags.agents}: name some in `agents` of the World and "
+            f"--agents {flags.agents}: not all of them can play the training tasks, for the reason above. Agents of {world.name}: "
+            f"{', '.join(world.agents)}."
+        )
+    if not agents:
+        raise UsageError(
+            f"{world.name} has no scripted agent to imitate: name some in `agents` of the World and "
             "make them in `make_agent`, or give episodes of a teacher with --demonstrations FILE (sweet-rl simulate_interactions with "
             "--agent_model NAME --agent_base_url URL)."
         )
@@ -131,11 +136,11 @@ def demonstrations(flags: PolicyFlags, split: Split, folder: Path) -> list[Step]
     return [
         step
         for agent in agents
-        for step in played(flags.world, split.train, folder / f"{agent}.jsonl", agent_model=agent, **how)
+        for step in play_steps(flags.world, split.train, folder / f"{agent}.jsonl", agent_model=agent, **how)
     ]
 
 
-def made_beside(folder: Path) -> Path:
+def made_folder(folder: Path) -> Path:
     """Where what a policy was made of lies: not in its folder, whose digest would then change without the policy."""
     return folder.with_name(f"{folder.name}.made")
 
@@ -177,13 +182,13 @@ def make_policy(flags: PolicyFlags) -> None:
         UsageError: there is nothing to imitate, or a gate fails.
     """
     name, folder, seed = flags.world, Path(flags.output_dir), flags.seed
-    world, made, files = world_of(name), made_beside(folder), listed(flags.demonstrations)
+    world, made, files = world_of(name), made_folder(folder), listed(flags.demonstrations)
     split = split_tasks(world, made / "tasks", overwrite=flags.overwrite)
     own_texts = flags.pretrain == EMBEDDED and world.name in PRETRAINING_TEXTS and not flags.agents
     if not files and not own_texts:
-        shown = demonstrations(flags, split, made)
-        run_steps(shown, made, fresh=False, small=True)
-        files = [str(step.words[1]) for step in shown if step.run == "simulate_interactions"]
+        demonstrated = demonstration_steps(flags, split, made)
+        run_steps(demonstrated, made, fresh=False, small=True)
+        files = [str(step.words[1]) for step in demonstrated if step.run == "simulate_interactions"]
     if flags.pretrain == EMBEDDED:
         how: dict[str, Any] = {"steps": flags.steps, "seed": seed}
         learned = Step("imitate", f"{__name__}:imitate", (name, ",".join(files), str(folder)), how)
@@ -198,7 +203,7 @@ def make_policy(flags: PolicyFlags) -> None:
     start = made / "start.jsonl"
     how = {"agent_model": folder, "max_tokens": flags.max_tokens, "repeats": 2, "seed": seed}
     try:
-        run_steps(played(name, split.dev, start, **how), made, fresh=False, small=True)
+        run_steps(play_steps(name, split.dev, start, **how), made, fresh=False, small=True)
     except ServiceError:
         if start.exists():  # a policy that never ends a turn fills its context: the gate says what to do
             required(islice(plays(load_trajectories(start), {}, world), 1))
@@ -217,7 +222,7 @@ def imitate(world: str, demonstrations: str, output: str, *, steps: int = STEPS,
     for file in files:
         tracking.reads("demonstrations", file)
     tracking.writes(folder, folder=True)
-    prompt = made_beside(folder) / "system_prompt.txt"
+    prompt = made_folder(folder) / "system_prompt.txt"
     prompt.write_text(known.system_prompt)
     if files:
         make_agent(folder, texts_of(read_demonstrations(files), prompt, steps), seed=seed)

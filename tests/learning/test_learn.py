@@ -8,7 +8,7 @@ import pytest
 from sweet_rl.cli import load
 from sweet_rl.errors import UsageError
 from sweet_rl.learning.commands import PolicyFlags
-from sweet_rl.learning.policy import demonstrations, split_tasks
+from sweet_rl.learning.policy import demonstration_steps, split_tasks
 from sweet_rl.worlds import world_of
 from tests.conftest import ROOT
 from tests.tiny_models import save_tiny_llama
@@ -108,7 +108,7 @@ def test_a_policy_is_not_made_again_and_may_be_with_other_settings(beside_the_wo
 )
 def test_who_is_imitated_and_how_often(world, episodes, given, agents, num_tasks, repeats, tmp_path, capsys):
     flags = PolicyFlags(world=world, output_dir="x", pretrain="x", agents=given, episodes=episodes)
-    steps = demonstrations(flags, split_tasks(world_of(world), tmp_path), tmp_path)
+    steps = demonstration_steps(flags, split_tasks(world_of(world), tmp_path), tmp_path)
     shown = [step for step in steps if step.run == "simulate_interactions"]
     assert [step.flags["agent_model"] for step in shown] == agents
     assert {(step.flags["num_tasks"], step.flags["repeats"]) for step in shown} == {(num_tasks, repeats)}
@@ -120,5 +120,8 @@ def test_who_is_imitated_and_how_often(world, episodes, given, agents, num_tasks
 
 def test_an_agent_that_is_wanted_has_to_play(tmp_path):
     flags = PolicyFlags(world="twenty_questions", output_dir="x", pretrain="x", agents="best,asker")
-    with pytest.raises(UsageError, match=r"twenty_questions has no scripted agent best,asker"):
-        demonstrations(flags, split_tasks(world_of("twenty_questions"), tmp_path), tmp_path)
+    with pytest.raises(
+        UsageError,
+        match=r"--agents best,asker: not all of them can play .* Agents of twenty_questions: asker, hasty",
+    ):
+        demonstration_steps(flags, split_tasks(world_of("twenty_questions"), tmp_path), tmp_path)
