@@ -262,13 +262,9 @@ def _played(show: Demonstrations, folder: Path, *, overwrite: bool) -> str:
     )
     named = {name: getattr(show.flags, name) for name in ("world", "agent_model", "skill", "seed", "quiet")}
     named |= {"env_model": "scripted"} if show.graded else {}
-    named |= {
-        "num_tasks": number,
-        "repeats": games,
-        "place": show.flags.env_load_path,
-        "overwrite": overwrite,
-    }
-    simulate_interactions(show.played, str(path), **named, to_continue=path.exists() and not overwrite)
+    named |= {"num_tasks": number, "repeats": games, "place": show.flags.env_load_path}
+    going_on = {"overwrite": overwrite, "to_continue": path.exists() and not overwrite}
+    simulate_interactions(show.played, str(path), **named, **going_on)
     return str(path)
 
 

@@ -121,8 +121,7 @@ def demonstration_steps(flags: PolicyFlags, split: Split, folder: Path) -> list[
     agents = able_agents(world, tasks, wanted or [name for name in world.agents if name not in world.told])
     if len(agents) < len(wanted):
         raise UsageError(
-            f"--agents {flags.agents}: not all of them can play the training tasks, for the reason above. Agents of {world.name}: "
-            f"{', '.join(world.agents)}."
+            f"--agents {flags.agents}: not all of them can play the training tasks, for the reason above."
         )
     if not agents:
         raise UsageError(
@@ -208,9 +207,8 @@ def make_policy(flags: PolicyFlags) -> None:
         if start.exists():  # a policy that never ends a turn fills its context: the gate says what to do
             required(islice(plays(load_trajectories(start), {}, world), 1))
         raise
-    floor = simulate(
-        world, split.dev, agent=anyhow(read_demonstrations(files or [str(start)])), repeats=2, seed=seed
-    )
+    by_chance = anyhow(read_demonstrations(files or [str(start)]))
+    floor = simulate(world, split.dev, agent=by_chance, repeats=2, seed=seed)
     required(plays(load_trajectories(start), returns_of(grade(floor), world, "turns by chance"), world))
 
 
@@ -227,5 +225,5 @@ def imitate(world: str, demonstrations: str, output: str, *, steps: int = STEPS,
     if files:
         make_agent(folder, texts_of(read_demonstrations(files), prompt, steps), seed=seed)
     else:
-        texts: PretrainingTexts = resolve_name(PRETRAINING_TEXTS[known.name])
-        make_agent(folder, replace(texts, rules=str(prompt), card=""), seed=seed, steps=steps / STEPS)
+        texts = replace(resolve_name(PRETRAINING_TEXTS[known.name]), rules=str(prompt), card="")
+        make_agent(folder, texts, seed=seed, steps=steps / STEPS)
