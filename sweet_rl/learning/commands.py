@@ -103,10 +103,10 @@ def make_policy(flags: PolicyFlags, /) -> None:
 
     sweet-rl make_policy my_world:WORLD outputs/start
     """
-    from sweet_rl.learning.policy import made_beside
+    from sweet_rl.learning.policy import made_folder
     from sweet_rl.learning.policy import make_policy as make
 
-    _begin(made_beside(Path(flags.output_dir)), flags.output_dir, flags, "seed")
+    _begin(made_folder(Path(flags.output_dir)), flags.output_dir, flags, "seed")
     make(flags)
     print(
         f"The policy is in {flags.output_dir}. Next: sweet-rl learn {flags.world} {flags.output_dir} FOLDER --max_tokens {flags.max_tokens}"
