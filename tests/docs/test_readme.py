@@ -36,7 +36,7 @@ def test_the_table_says_what_the_study_said(page):
     names = {title: name for name, (title, _) in METHODS.items()}
     found = {}
     for row in rows:
-        title, *cells = (cell.strip(" *").removesuffix(": before") for cell in row.split("|"))
+        title, *cells = (cell.strip(" *").removesuffix(" (before training)") for cell in row.split("|"))
         found[names[title]] = [float(cell.removesuffix(" %")) for cell in cells]
     assert list(found) == SHOWN[page].split()
     for name, numbers in found.items():
