@@ -129,10 +129,13 @@ async def held(whose: str, part: Any, method: str, kind: type[Answer], *given: A
             | UserReply(content=str())
         ) if isinstance(found, kind):
             return found
+    raise wrong_answer(what, _WANTED[kind], found)
+
+
+def wrong_answer(whose: str, wanted: str, found: object) -> UsageError:
+    """The error for what a person's own part has returned."""
     hint = " A way through it ends without `return`." if found is None else ""
-    raise UsageError(
-        f"{what} must return {_WANTED[kind]}; got {found!r:.200} ({type(found).__name__}).{hint}"
-    )
+    return UsageError(f"{whose} must return {wanted}; got {found!r:.200} ({type(found).__name__}).{hint}")
 
 
 class HeldPlayer:
@@ -162,6 +165,8 @@ class HeldEnv:
         self._whose, self._turns, self._taken = f"the Env of {world}", turns, 0
         try:
             self._env = make()
+        except SweetRLError:
+            raise
         except Exception as error:
             hint = "`make_env` returns a new Env, or `open` yields a function that does."
             raise of_own(f"What makes an Env of {world}", error, hint) from error

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from sweet_rl import tracking
 from sweet_rl.chat import as_json, with_system
 from sweet_rl.cli import progress as running
-from sweet_rl.contracts import Policy, User
+from sweet_rl.contracts import Policy, User, held, wrong_answer
 from sweet_rl.errors import SweetRLError, UsageError, no_such, of_own
 from sweet_rl.evaluation.episodes import episodes_of
 from sweet_rl.evaluation.report import Report, report_of
@@ -170,22 +170,16 @@ class Own:
 
     async def act(self, observation: Observation) -> Generation:
         """One turn."""
-        if not hasattr(self._one, "act"):
-            messages = with_system(self._system, observation.messages)
-            return Generation(as_json(messages), Completion(await self._say(messages)))
-        found: Generation = await self._one.act(observation)
-        if not isinstance(found, Generation):
-            raise self._wrong("act", found, "sweet_rl.Generation(prompt, sweet_rl.Completion(text))")
-        return found
+        if hasattr(self._one, "act"):
+            return await held(self._whose, self._one, "act", Generation, observation)
+        messages = with_system(self._system, observation.messages)
+        return Generation(as_json(messages), Completion(await self._say(messages)))
 
     async def reply(self, context: UserContext) -> UserReply:
         """The human's answer."""
-        if not hasattr(self._one, "reply"):
-            return UserReply(await self._say(with_system(context.hidden_information, context.messages)))
-        found: UserReply = await self._one.reply(context)
-        if not isinstance(found, UserReply):
-            raise self._wrong("reply", found, "sweet_rl.UserReply(content)")
-        return found
+        if hasattr(self._one, "reply"):
+            return await held(self._whose, self._one, "reply", UserReply, context)
+        return UserReply(await self._say(with_system(context.hidden_information, context.messages)))
 
     async def close(self) -> None:
         """Do nothing: its owner closes it."""
@@ -217,14 +211,8 @@ class Own:
         except Exception as error:
             raise of_own(f"T{self._whose[1:]}", error) from error
         if not isinstance(said, str):
-            raise self._wrong("", said, "the text of its turn, a str")
+            raise wrong_answer(f"T{self._whose[1:]}", "the text of its turn, a str", said)
         return said
-
-    def _wrong(self, method: str, found: object, wanted: str) -> UsageError:
-        """The error for what a person's own part has returned."""
-        what = f"`{method}` of {self._whose}" if method else f"T{self._whose[1:]}"
-        hint = " A way through it ends without `return`." if found is None else ""
-        return UsageError(f"{what} must return {wanted}; got {found!r:.80} ({type(found).__name__}).{hint}")
 
 
 # ---- playing

@@ -160,20 +160,20 @@ class Cast:
             for source in sources_of(self.world):
                 tracking.reads("world", source)
             name, turns = self.world.name, self.world.turns(self.options)
-            write = "Write `def make_env(self, options, user)` alone, or @asynccontextmanager above an `open` that yields what makes an Env."
+            write = "write @asynccontextmanager above an `open` that yields what makes an Env, or `make_env(self, options, user)` alone."
             try:
                 opening: Any = self.world.open(self.options.beside(path, samples or {}), user)
                 inner = getattr(opening, "gen", opening)
                 if inspect.iscoroutine(inner):
                     inner.close()
-                    raise UsageError(f"`open` of the world {name} has no `yield`. {write}")
+                    raise UsageError(f"`open` of the world {name} has no `yield`: {write}")
                 if not hasattr(opening, "__aenter__"):
-                    raise UsageError(f"`open` of the world {name} is not an async context manager. {write}")
+                    raise UsageError(f"`open` of the world {name} is not an async context manager: {write}")
                 make_env = await opening.__aenter__()
             except SweetRLError:
                 raise
             except Exception as error:
-                raise of_own(f"`open` of the world {name}", error, write) from error
+                raise of_own(f"`open` of the world {name}", error, f"W{write[1:]}") from error
             stack.push_async_exit(opening)
             yield Playing(lambda: HeldEnv(make_env, name, turns), user, policy)
 

@@ -168,7 +168,7 @@ def test_an_agent_that_would_wait_for_itself_is_told():
         async def act(self, observation):
             sweet_rl.play("code", ROWS[0])
 
-    with pytest.raises(RuntimeError, match="awaits aplay"):
+    with pytest.raises(UsageError, match=r"`act` of the agent asking raised RuntimeError: .*awaits aplay"):
         sweet_rl.play("code", ROWS[0], agent=Nested(), human=Telling())
 
 
