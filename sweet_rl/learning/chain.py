@@ -71,7 +71,7 @@ _TRAINING: Final[Mapping[str, Any]] = {
     "max_len": 4096,
 }
 _ONLINE: Final = """template=chat eos_str=null max_context=1024 whole_games=true rollout_size=64 capacity=4000 tau=0.3 epochs=30
-    actor_epochs=3 batch_size=64 grad_accum_steps=1 eval_freq=1000000 save_freq=10 keep_checkpoints=1 quiet=true"""
+    actor_epochs=3 batch_size=64 grad_accum_steps=1 eval_freq=1000000 save_freq=2 keep_checkpoints=1 quiet=true"""
 
 
 class Setting(NamedTuple):
@@ -216,6 +216,10 @@ def online(run: Run, split: Split, agent_type: str) -> Iterator[Setting]:
     run.run("Two iterations, to see how long one takes.", [probe])
     seconds = seconds_of(run.folder, [probe])["probe"] / 2
     iterations, warmup = min(300, max(10, int(0.3 * 60 * run.first_minutes / seconds))), 4 if archer else 0
+    print(
+        f"A setting is {iterations} iterations: about {iterations * seconds / 60:.0f} minutes. Fewer than 10 teach little.",
+        flush=True,
+    )
     for times in (1, 3, 0.3):
         name, rate = f"{agent_type}_{times:g}", 3e-4 * run.rate * times
         step = learned(name, iterations=iterations, warmup_iter=warmup, lm_lr=rate)
@@ -311,7 +315,7 @@ def learn(flags: LearningFlags, first_minutes: float) -> None:
     floor = returns_of(grade(by_chance), world, "turns by chance")
     best = [returns_of(load_trajectories(run.path(f"{agent}.dev.jsonl")), world, agent) for agent in scripted]
     ceiling = max(best, key=lambda one: fmean(chain.from_iterable(one.values())), default=None)
-    required(can_learn(returns, floor, ceiling))
+    required(can_learn(returns, habits, floor, ceiling))
     if flags.method == "sweet":
         required([solutions_differ(load_tasks(split.train), world)])
     seconds = seconds_of(folder, first)["start.dev.jsonl"] / len(start)

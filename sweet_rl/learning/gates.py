@@ -165,18 +165,15 @@ def anyhow(episodes: Iterable[Trajectory]) -> Policy:
 # ---- the gates
 
 
-def plays(start: Sequence[Trajectory], floor: Returns, world: World) -> Iterable[Gate]:
-    """Whether a policy to begin with can begin: its turns are turns, it does not repeat itself, it beats chance."""
+def plays(start: Sequence[Trajectory], imitated: Habits, floor: Returns, world: World) -> Iterable[Gate]:
+    """Whether a policy can be begun with: it takes turns, repeats itself hardly more than the demonstrations do, beats chance."""
     habits = habits_of(start)
     demonstrate = "Give more demonstrations (--episodes), train for longer (--steps) or begin with a larger model (--pretrain)."
-    yield Gate(
-        "the policy takes turns",
-        habits.flawed <= FLAWED,
-        str(habits),
-        f"{demonstrate} If whole turns are longer than --max_tokens, raise it.",
-    )
-    again = f"{habits.repeated:.0%} of its turns"
-    yield Gate("it does not repeat itself", habits.repeated <= 0.25, again, demonstrate)
+    longer = f"{demonstrate} If whole turns are longer than --max_tokens, raise it."
+    yield Gate("the policy takes turns", habits.flawed <= FLAWED, str(habits), longer)
+    again = f"{habits.repeated:.0%} of its turns, of the demonstrations' {imitated.repeated:.0%}"
+    repeats_itself = habits.repeated > max(0.25, imitated.repeated + REPEATED)
+    yield Gate("it does not repeat itself", not repeats_itself, again, demonstrate)
     returns = returns_of(start, world, "the policy")
     found, seen = compared(returns, floor), set(chain.from_iterable((*returns.values(), *floor.values())))
     text = f"return {shown(returns)}, of turns by chance {shown(floor)}, difference {_with_interval(found)}"
@@ -184,7 +181,7 @@ def plays(start: Sequence[Trajectory], floor: Returns, world: World) -> Iterable
     yield Gate("it is better than chance", found.sign > 0, text, same if len(seen) == 1 else demonstrate)
 
 
-def can_learn(start: Returns, floor: Returns, ceiling: Returns | None) -> Iterable[Gate]:
+def can_learn(start: Returns, habits: Habits, floor: Returns, ceiling: Returns | None) -> Iterable[Gate]:
     """Whether there is anything to learn: tasks in which one episode is better than another."""
     differ = [max(one) - min(one) > 1e-9 for one in start.values() if len(one) > 1]
     spread = sum(differ) / len(differ) if differ else 0.0
@@ -192,12 +189,15 @@ def can_learn(start: Returns, floor: Returns, ceiling: Returns | None) -> Iterab
     text = (
         f"return {shown(start)}, by chance {shown(floor)}{most}; in {spread:.0%} of the tasks episodes differ"
     )
-    same = "Every episode of a task has the same return, so none is better than another. "
+    same = "" if spread else "Every episode of a task has the same return, so none is better than another. "
+    if habits.flawed > FLAWED:
+        text += f"; {habits.flawed:.0%} of the policy's turns are cut off or empty"
+        same += "Turns that are cut off need a larger --max_tokens. "
     repair = (
         "Begin with a policy that is less sure (fewer --steps of make_policy, demonstrations of agents that differ), or let the world "
         "give a share of the reward for a part of the goal."
     )
-    yield Gate("there is something to learn", spread >= SPREAD, text, (same if not spread else "") + repair)
+    yield Gate("there is something to learn", spread >= SPREAD, text, same + repair)
 
 
 def solutions_differ(tasks: Sequence[Task], world: World) -> Gate:
@@ -223,7 +223,7 @@ def critic_reads(rows: Sequence[Candidates], *, needless: bool = False) -> Gate:
     share = changed / pairs if pairs else 0.0
     text = f"with another task's solution {share:.0%} of the pairs of candidates change sides"
     if share < READS and needless:
-        text += "; pairs are right without"
+        text = f"hardly, {text}; but its pairs are right, so it can do without"
     repair = (
         "It does not use the solution: tasks need a `ground_truth` that says what the hidden information decides, and the start "
         "has to have read such texts (make_policy lets it). More dialogues help, too (--minutes)."

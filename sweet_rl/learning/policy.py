@@ -25,7 +25,7 @@ from sweet_rl.chat import EMBEDDED, SMOLLM2
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.flags import listed
 from sweet_rl.interface import grade, simulate
-from sweet_rl.learning.gates import anyhow, plays, required, returns_of
+from sweet_rl.learning.gates import anyhow, habits_of, plays, required, returns_of
 from sweet_rl.mini.pretraining import PRETRAINING_TEXTS, Phase, PretrainingTexts, Text
 from sweet_rl.pipelines.running import run_steps
 from sweet_rl.pipelines.steps import Step
@@ -199,17 +199,18 @@ def make_policy(flags: PolicyFlags) -> None:
         how["learning_rate"] = 2e-4 if flags.pretrain == SMOLLM2 else 2e-5
         learned = Step("imitate", "train_sft", (), how)
     run_steps([learned], made, fresh=False)  # for as long as it takes, with its progress in sight
-    start = made / "start.jsonl"
+    start, imitated = made / "start.jsonl", read_demonstrations(files) if files else []
     how = {"agent_model": folder, "max_tokens": flags.max_tokens, "repeats": 2, "seed": seed}
     try:
         run_steps(play_steps(name, split.dev, start, **how), made, fresh=False, small=True)
     except ServiceError:
         if start.exists():  # a policy that never ends a turn fills its context: the gate says what to do
-            required(islice(plays(load_trajectories(start), {}, world), 1))
+            required(islice(plays(load_trajectories(start), habits_of(imitated), {}, world), 1))
         raise
-    by_chance = anyhow(read_demonstrations(files or [str(start)]))
-    floor = simulate(world, split.dev, agent=by_chance, repeats=2, seed=seed)
-    required(plays(load_trajectories(start), returns_of(grade(floor), world, "turns by chance"), world))
+    episodes = load_trajectories(start)
+    by_chance = simulate(world, split.dev, agent=anyhow(imitated or episodes), repeats=2, seed=seed)
+    floor = returns_of(grade(by_chance), world, "turns by chance")
+    required(plays(episodes, habits_of(imitated), floor, world))
 
 
 def imitate(world: str, demonstrations: str, output: str, *, steps: int = STEPS, seed: int = 0) -> None:

@@ -44,7 +44,11 @@ class Reader:
 
     def fail(self, field: str, problem: str, repair: str, value: Json = ...) -> DataError:
         """The error for `field` of this row; the caller raises it."""
-        value = self.row.get(field, "nothing") if value is ... else value
+        value = (
+            self.row.get(field, f"nothing (the row has {', '.join(map(str, self.row))})")
+            if value is ...
+            else value
+        )
         where: Any = {"path": self.path, "line": self.line, "field": self.prefix + field}
         return DataError(problem, **where, value=value, repair=repair)
 

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
+from inspect import isawaitable
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -171,6 +172,12 @@ class BaseEnv:
     _action = ""
     _over = True
 
+    def __init_subclass__(cls) -> None:
+        if "step" in vars(cls) and cls.turn is BaseEnv.turn:
+            raise UsageError(
+                f"{cls.__name__} writes `step`, which BaseEnv has: write `async def turn(self, action)`."
+            )
+
     def __init__(self, max_turns: int | None = None, user: User | None = None) -> None:
         self.max_turns, self.user = max_turns, user
 
@@ -209,7 +216,7 @@ class BaseEnv:
             more: further fields of `StepResult`.
         """
         if text is not None:
-            self.messages.append(Message("user", text))
+            self._hear(text, "respond")
         truncated = not terminated and (more.pop("truncated", False) or self.last_turn)
         fields: dict[str, Any] = {
             "content": self.visible(self._action),
@@ -247,7 +254,8 @@ class BaseEnv:
     async def reset(self, task: Task, *, seed: int) -> Observation:
         """Begin; whatever was played before is forgotten."""
         self._over, self.turns, self.task, self.seed = True, 0, task, seed
-        self.messages = [Message("user", await self.opening())]
+        self.messages = []
+        self._hear(await self.opening(), "opening")
         self._over = False
         return self._observe()
 
@@ -269,6 +277,14 @@ class BaseEnv:
     async def close(self) -> None:
         """Nothing to free: who answers outlives the episode."""
         self._over = True
+
+    def _hear(self, text: str, method: str) -> None:
+        if not isinstance(text, str):
+            hint = ": write `await` in front of it" if isawaitable(text) else ""
+            raise UsageError(
+                f"`{method}` of {type(self).__name__} must have a str as its text; got {text!r:.80}{hint}."
+            )
+        self.messages.append(Message("user", text))
 
     def _observe(self) -> Observation:
         return Observation(self.task.task_id, tuple(self.messages), self.seed)
@@ -294,7 +310,17 @@ def tasks_in(world: World, source: str, *, limit: int | None = None, seed: int =
     except Exception as error:
         raise of_own(f"`rows` of the world {world.name}", error, hint="") from error
     place = f"{source} of the world {world.name}"
-    return [task_from_row(row, path=place, line=number) for number, row in enumerate(rows, 1)]
+    tasks = [task_from_row(row, path=place, line=number) for number, row in enumerate(rows, 1)]
+    known = set[str]()
+    for row, task in zip(rows, tasks, strict=True):
+        if task.task_id in known or not (world.tasks.refuses or task.task_id.startswith(f"{world.name}/")):
+            given = f"the `task_id` {row.get('task_id')!r}{' twice' if task.task_id in known else ''}"
+            raise UsageError(
+                f"`rows` of the world {world.name} gives {given} for {source}: every task needs one of its own that begins with "
+                f"'{world.name}/'."
+            )
+        known.add(task.task_id)
+    return tasks
 
 
 def one_level(world: World, options: Options, request: LevelRequest) -> list[Level]:

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from dataclasses import replace
+from itertools import cycle
 
 import pytest
 
@@ -10,6 +11,7 @@ import sweet_rl
 from sweet_rl.errors import UsageError
 from sweet_rl.learning.continuations import states_of
 from sweet_rl.learning.gates import (
+    Habits,
     anyhow,
     can_learn,
     collapsed,
@@ -26,6 +28,8 @@ from sweet_rl.preferences.pairs import StepPair
 from sweet_rl.preferences.ranking import SWAPPED
 from sweet_rl.types import FinishReason
 from tests.learning.test_continuations import agent_of
+
+IMITATED = Habits(turns=4, at_once=0, repeated=0.1, flawed=0, words=3, surprise=None)
 
 
 def played(world, agent, **settings):
@@ -55,7 +59,8 @@ def test_turns_by_chance_are_the_floor_of_any_world(worlds):
     ):
         floor = played(world, anyhow(played(world, skilled)))
         assert [
-            gate.passed for gate in plays(played(world, skilled), returns_of(floor, world, "chance"), world)
+            gate.passed
+            for gate in plays(played(world, skilled), IMITATED, returns_of(floor, world, "chance"), world)
         ] == [True] * 3
 
 
@@ -69,11 +74,22 @@ def test_turns_by_chance_are_the_floor_of_any_world(worlds):
 )
 def test_a_policy_that_does_not_play_is_no_beginning(worlds, change, which, words):
     world = worlds["number"]
-    gates = list(plays(changed(played(world, "wild"), **change), returns(world, "wild"), world))
+    gates = list(plays(changed(played(world, "wild"), **change), IMITATED, returns(world, "wild"), world))
     assert not gates[which].passed
     with pytest.raises(UsageError, match=r"Stopped\. This check failed:"):
         required(gates)
     assert str(gates[which]).startswith("STOP ") and re.search(words, str(gates[which]))
+
+
+def test_in_a_game_turns_may_be_repeated_as_often_as_in_the_demonstrations(worlds):
+    world = worlds["number"]
+    said = cycle(["7", "7", "8", "9"])
+    some = changed(played(world, "wild"), content=lambda turn: next(said))
+    share = habits_of(some).repeated
+    assert 0.25 < share < 0.6
+    for repeated, passes in ((0.1, False), (share - 0.12, False), (share - 0.08, True)):
+        gates = list(plays(some, IMITATED._replace(repeated=repeated), returns(world, "wild"), world))
+        assert gates[1].passed == passes and f"the demonstrations' {repeated:.0%}" in str(gates[1])
 
 
 def test_a_policy_that_is_no_better_than_chance_is_no_beginning(worlds, capsys):
@@ -81,16 +97,21 @@ def test_a_policy_that_is_no_better_than_chance_is_no_beginning(worlds, capsys):
     with pytest.raises(
         UsageError, match=r"failed: it is better than chance. Give more demonstrations \(--episodes\)"
     ):
-        required(plays(played(world, "wild", seed=1), returns(world, "wild"), world))
+        required(plays(played(world, "wild", seed=1), IMITATED, returns(world, "wild"), world))
     assert "ok   the policy takes turns" in capsys.readouterr().out
 
 
 def test_nothing_is_learned_where_every_episode_of_a_task_is_worth_the_same(worlds):
     world = worlds["number"]
-    (gate,) = can_learn(returns(world, "wild"), returns(world, "wild"), returns(world, "halving"))
+    (gate,) = can_learn(returns(world, "wild"), IMITATED, returns(world, "wild"), returns(world, "halving"))
     assert gate.passed and "best scripted agent 0.7" in gate.found
-    (gate,) = can_learn(returns(world, "halving"), returns(world, "wild"), None)
-    assert not gate.passed and "in 0% of the tasks episodes differ" in gate.found
+    (gate,) = can_learn(
+        returns(world, "halving"), IMITATED._replace(flawed=0.5), returns(world, "wild"), None
+    )
+    assert (
+        not gate.passed
+        and "in 0% of the tasks episodes differ; 50% of the policy's turns are cut off" in gate.found
+    )
     assert "Every episode of a task has the same return" in gate.otherwise
 
 
@@ -127,7 +148,7 @@ def test_a_critic_that_does_not_read_the_solution_is_seen(worlds):
     gate = critic_reads([ranked((1.0, 2.0, 3.0), (3.0, 2.0, 1.0)), ranked((0.5, None), (0.6, 0.1))])
     assert gate.passed and "100%" in gate.found
     assert critic_reads([ranked((1.0, 2.0), (1.0, 2.0))], needless=True).found.endswith(
-        "pairs are right without"
+        "its pairs are right, so it can do without"
     )
 
 

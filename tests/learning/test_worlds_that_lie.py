@@ -7,7 +7,7 @@ from random import random
 import pytest
 
 import sweet_rl
-from sweet_rl import Generation, Message, Observation, StepResult, UserContext, World
+from sweet_rl import BaseEnv, Generation, Message, Observation, StepResult, UserContext, World
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.learning.policy import split_tasks
 from sweet_rl.worlds.options import Answers
@@ -66,7 +66,7 @@ def ends(**changes):
 
 
 def played(world, agent=lambda messages: "a", **settings):
-    return sweet_rl.simulate(world, "plain:test", agent=agent, num_tasks=1, **settings)
+    return sweet_rl.simulate(world, "plain:test", agent=agent, num_tasks=2, **settings)
 
 
 @pytest.mark.parametrize(
@@ -160,6 +160,21 @@ async def raising(self, seen):
     raises()
 
 
+class Later:
+    """As a coroutine is, but that it minds when nobody awaits it."""
+
+    def __await__(self):
+        yield
+
+
+async def not_awaited(self, action):
+    return self.respond(Later())
+
+
+def own_env(**members):
+    return {"open": World.open, "make_env": lambda self, options, user: type("Own", (BaseEnv,), members)(3)}
+
+
 ROW = {"task_id": "plain/1", "problem_description": "a", "ground_truth": "b"}
 
 
@@ -192,9 +207,12 @@ def rows(*given):
         (rows(), r"'plain:test' holds no tasks"),
         (rows("a"), r"plain:test of the world plain, line 1: the line must hold one JSON object"),
         (rows({"task_id": "plain/2", "ground_truth": "b"}), r"line 1: field 'problem_description' must be a string"),
-        (rows({"task_id": "plain/2", "problem_description": "b"}), r"field 'ground_truth' must be a string, got 'nothing'. It is the hidden solution"),
-        (rows(ROW | {"task_id": 3}), r"its `task_id` is '3', and theirs begin with 'plain/'"),
-        (rows(ROW | {"task_id": None}), r"its `task_id` is '\w+', and theirs begin with 'plain/'"),
+        (rows({"task_id": "plain/2", "problem_description": "b"}), r"field 'ground_truth' must be a string, got 'nothing \(the row has task_id, problem_description\)'. It is the hidden solution"),
+        (rows(ROW | {"task_id": 3}), r"`rows` of the world plain gives the `task_id` 3 for plain:test: every task needs one of its own that begins with 'plain/'"),
+        (rows(ROW | {"task_id": None}), r"gives the `task_id` None for plain:test"),
+        (rows(ROW, ROW), r"gives the `task_id` 'plain/1' twice for plain:test"),
+        (own_env(turn=lambda self, action: self.respond("a")), r"The Env of plain is .*, which has no `async def turn`"),
+        (own_env(turn=not_awaited), r"`respond` of Own must have a str as its text; got <.*Later object at .*>: write `await` in front of it"),
         (agent_that(says_text), r"`act` of the agent agent of plain must return sweet_rl.Generation.*; got 'a' \(str\)"),
         (agent_that(says_an_action), r"must return sweet_rl.Generation\(prompt, sweet_rl.Completion\(text\)\); got Generation\(input='', completion='a'"),
         (agent_that(raising), r"`act` of the agent agent of plain raised KeyError: 'lunch'"),
@@ -205,6 +223,11 @@ def rows(*given):
 def test_what_a_world_says_and_makes_is_looked_at(members, words):
     with pytest.raises((UsageError, DataError), match=words):
         played(world_of(**members), agent="auto" if "make_agent" in members else lambda messages: "a")
+
+
+def test_step_is_not_written_where_turn_is_meant():
+    with pytest.raises(UsageError, match=r"Own writes `step`, which BaseEnv has: write `async def turn"):
+        type("Own", (BaseEnv,), {"step": says_text})
 
 
 def test_a_scripted_agent_is_given_the_instructions_of_its_world(worlds):
