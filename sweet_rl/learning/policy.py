@@ -56,17 +56,13 @@ def split_tasks(world: World, folder: Path, *, overwrite: bool = False) -> Split
     """Write the files, or find them as they would be. A world with few training tasks chooses by these.
 
     Raises:
-        UsageError: a list is empty, two tasks have one name, or there are other tasks than when the folder was begun.
+        UsageError: a list is empty, or there are other tasks than when the folder was begun.
     """
     split = Split(train=folder / "train.jsonl", dev=folder / "dev.jsonl", test=folder / "test.jsonl")
     train, test = (load_tasks(source, world=world) for source in (world.tasks.train, world.tasks.test))
     for source, tasks in ((world.tasks.train, train), (world.tasks.test, test)):
-        ids = {task.task_id for task in tasks}
-        if not tasks or len(ids) < len(tasks):
-            what = f"names {len(tasks) - len(ids)} tasks twice" if tasks else "is empty"
-            raise UsageError(
-                f"{source} {what}. `rows` of {world.name} must give tasks, each with a `task_id` of its own."
-            )
+        if not tasks:
+            raise UsageError(f"{source} is empty: `rows` of {world.name} must give tasks.")
     number = min(_TASKS, int(_DEVELOPMENT * len(train)))
     dev, train = (train[-number:], train[:-number]) if number >= 5 else (train, train)
     for path, tasks in ((split.train, train), (split.dev, dev), (split.test, test)):
@@ -118,7 +114,9 @@ def able_agents(world: World, tasks: Sequence[Task], agents: Iterable[str]) -> l
 def demonstration_steps(flags: PolicyFlags, split: Split, folder: Path) -> list[Step]:
     """Episodes of scripted agents on the training tasks, as steps."""
     world, tasks, wanted = world_of(flags.world), load_tasks(split.train), listed(flags.agents)
-    agents = able_agents(world, tasks, wanted or [name for name in world.agents if name not in world.told])
+    agents = able_agents(
+        world, tasks, wanted or [name for name in world.agents if name not in world.scores.told]
+    )
     if len(agents) < len(wanted):
         raise UsageError(
             f"--agents {flags.agents}: not all of them can play the training tasks, for the reason above."

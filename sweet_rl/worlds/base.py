@@ -50,7 +50,6 @@ class World:
         tasks: its lists of tasks; default `NAME:train` and `NAME:test`.
         agents: scripted agents, the default first: which `ScriptedFlags` each of them takes, with the value that it
             plays by where none is given.
-        told: those of them that are told the solution, which no policy can imitate.
         user: who answers the agent: the world itself, an oracle, or a simulated human.
         scores: what the reward of an episode says, and who gives it.
         learning: how agents learn in it by choosing labels.
@@ -64,7 +63,6 @@ class World:
     max_turns: ClassVar[int] = 10
     options: ClassVar[type[Options]] = Options
     agents: ClassVar[Mapping[str, Mapping[str, Json]]] = {}
-    told: ClassVar[tuple[str, ...]] = ()
     user: ClassVar[Answers] = Answers()
     scores: ClassVar[Scores] = Scores()
     learning: ClassVar[Learning] = Learning()

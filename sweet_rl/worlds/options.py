@@ -164,6 +164,7 @@ class Scores:
     worst_turn: float | None = None  # of a turn, where the lowest of an episode is that of all turns
     success_return: float | None = None  # the rewards of a success sum to more; None: they do not say
     ceiling_and_floor: tuple[str, ...] = ()  # scripted agents; default the first and the last of the world's
+    told: tuple[str, ...] = ()  # scripted agents that are told the solution: no policy can imitate them
     # whether a turn was worth taking, of the hidden solution (`Task.ground_truth`), the dialogue before it and what the
     # agent says, by an oracle that only measures; None where there is none for this task
     good_turn: Callable[[str, Sequence[Message], str], bool | None] = lambda solution, messages, turn: None

@@ -165,6 +165,7 @@ class BackendProgramming(Dialogue):
         how_to_get=published_data,
     )
     scores = Scores(
+        told=("oracle", "constant"),
         name="tests passed",
         stage="evaluate_code",
         lowest=0.0,
@@ -176,7 +177,6 @@ class BackendProgramming(Dialogue):
         **{"questioner": {"num_questions": 3}, "oracle": {}, "constant": {"unsafe_no_sandbox": False}},
         **{"expert": {}, "insider": {}, "random": {}},
     }
-    told = ("oracle", "constant")
     user = Answers(
         by="human",
         scripted="sweet_rl.mini.backend.human:ScriptedHuman",

@@ -208,6 +208,7 @@ class FrontendDesign(Dialogue):
         how_to_get=lambda path: f"sweet-rl prepare_websight {path.parent} --validate (docs/train_sweet.md)",
     )
     scores = Scores(
+        told=("target",),
         name="similarity",
         stage="evaluate_html",
         lowest=0.0,
@@ -216,7 +217,6 @@ class FrontendDesign(Dialogue):
     )
     system_prompt = load_prompt("llm_agent_html_prompt")
     agents: ClassVar = {"improver": {}, "generic": {}, "blank": {}, "target": {}}
-    told = ("target",)
     user = Answers(
         by="human",
         scripted="sweet_rl.mini.frontend.human:ScriptedViewer",
