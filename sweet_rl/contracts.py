@@ -90,7 +90,7 @@ class Grader(Protocol):
 
 def check_contract(player: Any, whose: str, method: str) -> None:
     """Whether who was made, by anyone's class, keeps the contract."""
-    methods = ("reset", "step", "close") if method == "step" else (method, "close")
+    methods: tuple[str, ...] = ("reset", "step", "close") if method == "step" else (method, "close")
     methods += ("turn",) if hasattr(player, "turn") else ()  # sweet_rl.BaseEnv's
     lacking = [] if method == "step" or hasattr(player, "name") else ["name"]
     lacking += [

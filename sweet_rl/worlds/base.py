@@ -276,7 +276,7 @@ class BaseEnv:
         """Nothing to free: who answers outlives the episode."""
         self._over = True
 
-    def _hear(self, text: str, method: str) -> None:
+    def _hear(self, text: Any, method: str) -> None:
         if not isinstance(text, str):
             hint = ": write `await` in front of it" if isawaitable(text) else ""
             raise UsageError(
