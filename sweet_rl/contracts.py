@@ -192,7 +192,10 @@ class HeldEnv:
         elif not found.over and found.observation is None:
             wrong = "gave no observation and no end: return the next one, or terminated=True, or truncated=True at the last turn"
         elif not found.over and self._taken > 2 * self._turns + 10:
-            wrong = f"goes on after {self._taken} turns, and its world says {self._turns} at most (`max_turns`): return truncated=True there, as `BaseEnv(self.turns(options), user)` does"
+            wrong = (
+                f"goes on after {self._taken} turns, and its world says {self._turns} at most (`max_turns`): return "
+                "truncated=True there, as `BaseEnv(self.turns(options), user)` does"
+            )
         if wrong:
             raise UsageError(f"`step` of {self._whose} {wrong}.")
         return found

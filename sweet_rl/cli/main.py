@@ -38,11 +38,13 @@ COMMANDS = {
     "train_reward_model": "commands.train: Train a critic with a regression head on preference pairs.",
     "sample_best_of_n": "commands.sample_best_of_n: Sample candidates for every agent turn of graded trajectories.",
     "rank_best_of_n": "commands.rank_best_of_n: Score sampled candidates with a critic that sees the hidden solution.",
-    "generate_random_pairs_from_ranks": "commands.generate_random_pairs_from_ranks: Draw preference pairs of single turns from scored candidates.",
+    "generate_random_pairs_from_ranks": "commands.generate_random_pairs_from_ranks: Draw preference pairs of "
+    "single turns from scored candidates.",
     "export_pairs": "integrations.export: Write preference pairs as data sets that TRL and OpenRLHF train on.",
     "export": "integrations.export: Write trajectories as another tool's file (inspect_ai), or such a file as trajectories.",
     "export_credit": "integrations.export: Write dialogues as sampled tokens with the credit of each turn, for TRL and verl.",
-    "picture_pairs": "commands.generate_random_pairs_from_ranks: Show the hidden page's picture in pairs of page dialogues, for a vision critic.",
+    "picture_pairs": "commands.generate_random_pairs_from_ranks: Show the hidden page's picture in pairs of "
+    "page dialogues, for a vision critic.",
     "credit": "commands.rank_best_of_n: Score every turn of finished dialogues by a critic, with and without the hidden solution.",
     "run_bc": "commands.run_bc: Make the starting policy for online learning: it imitates demonstrations.",
     "run_archer": "commands.run_archer: Train a policy online, with ArCHer or another method: it plays and learns from its games.",

@@ -40,7 +40,9 @@ from sweet_rl.worlds import Options, agents_with, first_for, world_of
 class EvalFlags(simulation.PlayingFlags, Tasks, OutputDir, Regrade):
     model: str = flag(
         REQUIRED,
-        "agent to evaluate: openai/NAME (a model behind an OpenAI-compatible server), vllm/PATH (starts a vLLM server), a folder or a hub name (runs in process), one of the world's scripted agents, or module:ATTRIBUTE.",
+        "agent to evaluate: openai/NAME (a model behind an OpenAI-compatible server), vllm/PATH (starts a "
+        "vLLM server), a folder or a hub name (runs in process), one of the world's scripted agents, or "
+        "module:ATTRIBUTE.",
         aliases=("agent_model",),
     )
     retries: int = flag(
@@ -98,8 +100,12 @@ GRADING, REPORT, PAGE = "grading.json", "report.json", "report.html"
     helps={
         "agent_api": "API of the server of openai/NAME: chat, or completions, if the server offers it and prompts must be exact.",
         "agent_base_url": f"base URL(s) of the server of openai/NAME; default: the value of {BASE_URL_VAR}.",
-        "env_model": "who plays the human, or answers in question games: scripted (no model; the default without a server), auto (the first model that the server offers), or a model's name on the server.",
-        "output_dir": "folder for episodes, grades and report; default evals/WORLD-TASKS-AGENT-HUMAN-SETTINGS, where SETTINGS is a digest. Running the same command again resumes it.",
+        "env_model": "who plays the human, or answers in question games: scripted (no model; the default "
+        "without a server), auto (the first model that the server offers), or a model's name on "
+        "the server.",
+        "output_dir": "folder for episodes, grades and report; default "
+        "evals/WORLD-TASKS-AGENT-HUMAN-SETTINGS, where SETTINGS is a digest. Running the same "
+        "command again resumes it.",
         "to_continue": "of no effect: the same command resumes.",
         "tasks": "tasks: one of the world's lists, or a file; default: the world's evaluation tasks.",
     },

@@ -41,7 +41,8 @@ class GradingFlags(Evaluation, SandboxFlags, Compatible, Regrade, FanOut, Quiet)
 @stage(
     "saved_path",
     helps={
-        "compat": "which grade becomes the reward: fixed (an answer sees its own helpers, imports and recursion) or published (compares with the paper's numbers)."
+        "compat": "which grade becomes the reward: fixed (an answer sees its own helpers, imports and "
+        "recursion) or published (compares with the paper's numbers)."
     },
     narrow={
         "compat": {"aliases": ("grading",), "formerly": (), "shown": "help"},

@@ -81,7 +81,8 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
         "metric": "metric that becomes the reward; auto: clip with --clip_model, else combined.",
         "margin": "smallest difference between the rewards of a pair.",
         "batch_size": "pictures in one forward pass of the model.",
-        "preference_path": "write preference pairs to this file: any two repeats of a task whose rewards differ by at least --margin, as {input, output} objects.",
+        "preference_path": "write preference pairs to this file: any two repeats of a task whose rewards "
+        "differ by at least --margin, as {input, output} objects.",
     },
     narrow={"margin": {"at_least": None, "above": 0, "at_most": 1}, "temp_path": {"shown": "never"}},
     only={"device": _WITH_CLIP, "batch_size": _WITH_CLIP},

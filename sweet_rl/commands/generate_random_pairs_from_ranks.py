@@ -58,11 +58,14 @@ class StepPairFlags(Files, Margin, HardNegatives, MinReward, Tokenizer, Seeded, 
     num_pairs: int = flag(8, "most pairs for each turn.", at_least=1)
     draws: Literal["halves", "across", "best"] = flag(
         "halves",
-        "which candidates are chosen and which rejected: halves (the better half against the worse half), across (scores above the middle of the range against scores below it), best (the largest score against the worse half).",
+        "which candidates are chosen and which rejected: halves (the better half against the worse half), "
+        "across (scores above the middle of the range against scores below it), best (the largest score "
+        "against the worse half).",
     )
     min_score: float | None = flag(
         None,
-        "smallest score of a chosen candidate; with 0, the critic must like a chosen candidate at least as much as the sampler does. Default: no limit.",
+        "smallest score of a chosen candidate; with 0, the critic must like a chosen candidate at least as "
+        "much as the sampler does. Default: no limit.",
     )
     twins: float = flag(
         0.0,

@@ -82,7 +82,8 @@ class RankingFlags(Files, Advantage, Tokenizer, SaveSteps, Resumable, Compatible
     use_sum: bool = flag(False, "use sums of log-probabilities instead of means.")
     swap_test: bool = flag(
         False,
-        "also score every turn with the hidden solution of another task, and report how far the scores move: if they do not, the critic ignores the solution. Doubles the work.",
+        "also score every turn with the hidden solution of another task, and report how far the scores move: "
+        "if they do not, the critic ignores the solution. Doubles the work.",
     )
 
     def check_together(self) -> None:
@@ -348,7 +349,9 @@ class CreditFlags(SavedPath, Critic, Advantage, WithoutHidden, Tokenizer, SaveSt
     defaults={"critic": REQUIRED, "save_steps": 256, "request_timeout_s": 600.0},
     helps={
         "critic": "critic: a checkpoint folder, a hub name, smollm2, embedded, or its name on the server.",
-        "reference_model": "reference model that the critic is compared with; default: the model it was trained from (recorded in its folder), or else the log-probabilities that the sampler recorded.",
+        "reference_model": "reference model that the critic is compared with; default: the model it was "
+        "trained from (recorded in its folder), or else the log-probabilities that the "
+        "sampler recorded.",
         "saved_path": "trajectory file; it is not changed.",
         "save_steps": "turns that are scored and saved together; a killed run loses at most this many.",
         "without_hidden": "score only without the hidden solution. Default, or with both flags: both scores.",

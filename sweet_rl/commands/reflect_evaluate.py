@@ -213,7 +213,9 @@ class EvaluateGptFlags(WorldName, Tasks, MaxTurns, Output, MaxFailed, Overwritin
         "world": "world, by its name or its published name.",
         "output": "folder of result.txt and result_episode.txt.",
         "tasks": "games: one of the world's lists, or a file; default: the world's evaluation tasks.",
-        "compat": "fixed, or published: anything in a reply that might be a label counts, a reply without a label becomes a random action, and episodes are scored by the published return of the world.",
+        "compat": "fixed, or published: anything in a reply that might be a label counts, a reply without a "
+        "label becomes a random action, and episodes are scored by the published return of the "
+        "world.",
         "teacher": "embedded (the expert: the ceiling), or openai: a model behind an OpenAI-compatible server.",
         "concurrency": "episodes in flight.",
     },

@@ -102,8 +102,10 @@ class PupilFlags(Iterations, OutputDir, Placement, Overwriting):
     helps={
         "output_dir": "folder for the policy.",
         "world": "world: its name, its published name, or module:WORLD. It must reward turns, or its dialogues must be graded.",
-        "dataset": ".jsonl files of trajectories to imitate, of sweet-rl simulate_interactions or sweet-rl run_archer, separated by commas; default: a scripted agent plays.",
-        "grader": "in worlds that do not reward turns, the grader of dialogues without a reward: auto (hidden tests, or the target page), or a grader as in `evaluate`.",
+        "dataset": ".jsonl files of trajectories to imitate, of sweet-rl simulate_interactions or sweet-rl "
+        "run_archer, separated by commas; default: a scripted agent plays.",
+        "grader": "in worlds that do not reward turns, the grader of dialogues without a reward: auto "
+        "(hidden tests, or the target page), or a grader as in `evaluate`.",
         "min_reward": "imitate only games with at least this return; default all.",
         "tasks": "tasks that the scripted agent plays: one of the world's lists, or a file; default: those of the published configuration.",
         "num_tasks": "use only this many tasks, from the first on; default 1000, or as many as give 5000 games.",

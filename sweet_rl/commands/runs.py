@@ -94,7 +94,8 @@ class CompareFlags(Overwriting):
     )
     force: bool = flag(
         False,
-        "compare the tasks that the runs share even if their task lists, worlds, humans, rules or graders differ, or a file is damaged or still being written; the page says so at the top.",
+        "compare the tasks that the runs share even if their task lists, worlds, humans, rules or graders "
+        "differ, or a file is damaged or still being written; the page says so at the top.",
     )
 
 

@@ -57,7 +57,8 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
         "output_path": "the .jsonl file that sampled turns are appended to.",
         "agent_model": "model that samples: a folder, a hub name, smollm2, embedded, or its name on the server.",
         "agent": "how --agent_model runs: auto, transformers (in process), vllm (starts its own server), or openai (any server).",
-        "agent_api": "API of the server: completions (candidates continue the recorded prompt) or chat (for trajectories made with --agent_api chat).",
+        "agent_api": "API of the server: completions (candidates continue the recorded prompt) or chat (for "
+        "trajectories made with --agent_api chat).",
         "compat": "fixed, or published: a --data_fraction of less than one trajectory is an error.",
     },
     facets=_facets,

@@ -103,11 +103,15 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
     "output_path",
     defaults={"world": first_for("dialogue"), "num_tasks": 1000},
     helps={
-        "input_path": "tasks: one of the world's lists (such as mini:test; an unknown name prints all of them), a ColBench .jsonl file, or facebook/collaborative_agent_bench[:train] from the hub.",
+        "input_path": "tasks: one of the world's lists (such as mini:test; an unknown name prints all of "
+        "them), a ColBench .jsonl file, or facebook/collaborative_agent_bench[:train] from the "
+        "hub.",
         "output_path": "the .jsonl file that trajectories are appended to.",
-        "agent_model": "one of the world's scripted agents (auto: the first one), or a model: a folder, a hub name, smollm2, embedded, or its name on the server.",
+        "agent_model": "one of the world's scripted agents (auto: the first one), or a model: a folder, a "
+        "hub name, smollm2, embedded, or its name on the server.",
         "agent": "how --agent_model runs: auto, scripted, transformers (in process), vllm (starts its own server), or openai (any server).",
-        "tokenizer": "folder or name of the tokenizer whose chat template renders the prompts; default: that of --agent_model; with --agent openai a plain text format.",
+        "tokenizer": "folder or name of the tokenizer whose chat template renders the prompts; default: that "
+        "of --agent_model; with --agent openai a plain text format.",
         "batch_size": "episodes in flight at once; for pages at most 100.",
     },
     only=ANSWERED | TAKEN,

@@ -162,7 +162,9 @@ def train_dpo(settings: DPOSettings, /) -> None:
     wandb_project="openrlhf_train_sft",
     helps={
         "min_reward": "imitate only trajectories with at least this reward; default all.",
-        "dataset": "files or hub names, separated by commas: trajectories (of sweet-rl simulate_interactions or eval, or published), messages, prompts and completions, or pairs, whose chosen side is imitated (sweet-rl generate_random_pairs_from_ranks --get_sft).",
+        "dataset": "files or hub names, separated by commas: trajectories (of sweet-rl simulate_interactions "
+        "or eval, or published), messages, prompts and completions, or pairs, whose chosen side "
+        "is imitated (sweet-rl generate_random_pairs_from_ranks --get_sft).",
         "prompt_key": "for pairs: the field with the prompt; default: prompt in rows that have it, else the chosen side is a whole dialogue.",
         "chosen_key": "for pairs: the field that is imitated.",
     },
@@ -195,9 +197,11 @@ def train_sft(settings: SFTSettings, /) -> None:
     ckpt_path="./ckpt/checkpoints_rm",
     wandb_project="openrlhf_train_rm",
     helps={
-        "loss": "loss on the two values, with a beta of 1: sigmoid; logexp, which is equal but overflows for values far apart; or another preference loss of train_dpo.",
+        "loss": "loss on the two values, with a beta of 1: sigmoid; logexp, which is equal but overflows for "
+        "values far apart; or another preference loss of train_dpo.",
         "pretrain": "starting model: a folder, a hub name or smollm2. Its regression head is new, unless it is already such a critic.",
-        "compat": "fixed, or published: a text's value is the mean over all positions of its batch, padding included (ranking then takes the mean over dialogue and candidate).",
+        "compat": "fixed, or published: a text's value is the mean over all positions of its batch, padding "
+        "included (ranking then takes the mean over dialogue and candidate).",
     },
     without=("mean_log_prob", "beta", "ipo", "label_smoothing", "nll_loss_coef", "aux_loss_coef"),
 )

@@ -81,7 +81,8 @@ class DrawingFlags(TempPath, RenderFlags):
 
 VIEW_HELPS: Final = {
     "port": f"port to listen on, which must be free; 0: any free one. Default {_PORT}, or a free one if that is taken.",
-    "host": "address to listen on. The default accepts connections from this machine only; another one accepts everyone who can reach it and has the printed address.",
+    "host": "address to listen on. The default accepts connections from this machine only; another one "
+    "accepts everyone who can reach it and has the printed address.",
     "temp_path": "folder that is searched for a picture's file name if the picture is not at the path in its row.",
 }
 """What some flags mean wherever files are shown."""

@@ -62,7 +62,8 @@ class PlayFlags(WorldName, Tasks, Seeded):
     defaults={"seed": -1},
     helps={
         "world": "world: its name (an unknown one lists all), or module:ATTRIBUTE.",
-        "tasks": "tasks to draw from: one of the world's lists, or a file; default: all tasks of the world, the test tasks of module:ATTRIBUTE.",
+        "tasks": "tasks to draw from: one of the world's lists, or a file; default: all tasks of the world, "
+        "the test tasks of module:ATTRIBUTE.",
         "seed": "random seed of the task and the world; -1: a different one each time.",
     },
     facets=lambda flags: {"answered_by": {world_of(flags["world"]).user.by}},

@@ -59,7 +59,8 @@ class Requests(Settings):
     )
     request_patience_s: float = flag(
         300.0,
-        "seconds that a request waits in total if the server refuses it (429, or 503 with Retry-After); this does not use up attempts. The number of parallel requests adapts by itself.",
+        "seconds that a request waits in total if the server refuses it (429, or 503 with Retry-After); this "
+        "does not use up attempts. The number of parallel requests adapts by itself.",
         at_least=0,
         shown="all",
         only=ASKED,
@@ -111,7 +112,8 @@ class Iterations(Settings):
 class Skill(Settings):
     skill: float | None = flag(
         None,
-        "probability that a scripted agent takes one of the best actions, 0 to 1; otherwise it takes any action. The default depends on the agent.",
+        "probability that a scripted agent takes one of the best actions, 0 to 1; otherwise it takes any "
+        "action. The default depends on the agent.",
         at_least=0,
         at_most=1,
     )
@@ -146,7 +148,8 @@ class Tokenizer(Settings):
 class Critic(Settings):
     critic: str | None = flag(
         None,
-        "critic, which runs in process: folder or hub name of a model from train_dpo or train_reward_model, or of an untrained model (also smollm2, embedded).",
+        "critic, which runs in process: folder or hub name of a model from train_dpo or train_reward_model, "
+        "or of an untrained model (also smollm2, embedded).",
         shown="all",
     )
 
@@ -160,7 +163,8 @@ class WithoutHidden(Settings):
 class Advantage(Settings):
     advantage: Literal["released", "paper"] = flag(
         "released",
-        "released (the reference is the sampler, which does not see the solution) or paper (equation 3: the reference sees the solution, too; needs --reference_model).",
+        "released (the reference is the sampler, which does not see the solution) or paper (equation 3: the "
+        "reference sees the solution, too; needs --reference_model).",
     )
     reference_model: str | None = flag(
         None,

@@ -176,7 +176,8 @@ class Compatible(Settings):
 class MaxFailed(Settings):
     max_failed: float = flag(
         0.02,
-        "share of the episodes that may fail because a service could not be used. Above it, the exit status is 1, and the same command plays the failed episodes again.",
+        "share of the episodes that may fail because a service could not be used. Above it, the exit status "
+        "is 1, and the same command plays the failed episodes again.",
         at_least=0,
         at_most=1,
         shown="all",
@@ -200,7 +201,8 @@ class FanOut(Settings):
     )
     ray_address: str = flag(
         "auto",
-        "Ray cluster: auto (the one running on this machine, or named by RAY_ADDRESS), local (a new one for this run), or HOST:PORT of its head.",
+        "Ray cluster: auto (the one running on this machine, or named by RAY_ADDRESS), local (a new one for "
+        "this run), or HOST:PORT of its head.",
         shown="all",
         only=RAY,
     )
@@ -272,7 +274,8 @@ class Regrade(Settings):
 class HardNegatives(Settings):
     hard_negatives: int = flag(
         0,
-        "extra rows for each pair (or for each turn, if turns are ranked) whose rejected side repeats an earlier turn of the dialogue, so that the agent does not learn to repeat itself.",
+        "extra rows for each pair (or for each turn, if turns are ranked) whose rejected side repeats an "
+        "earlier turn of the dialogue, so that the agent does not learn to repeat itself.",
         at_least=0,
         shown="all",
     )
@@ -282,7 +285,8 @@ class HardNegatives(Settings):
 class Evaluation(SavedPath, ReportPath, HardNegatives, Overwriting):
     k: int | None = flag(
         None,
-        "repeats of each task in the file (--repeats of the simulation); default: as recorded in its rows; 1 if they record none, as published files do.",
+        "repeats of each task in the file (--repeats of the simulation); default: as recorded in its rows; 1 "
+        "if they record none, as published files do.",
         at_least=1,
     )
     preference_path: str | None = flag(

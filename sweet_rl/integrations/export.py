@@ -28,7 +28,9 @@ class ExportPairsFlags(InputPath, OutputPath, Tokenizer, PairFields, Overwriting
     format: Literal["trl", "openrlhf"] = flag("trl", "trainer that will read the pairs.")
     max_drift: float | None = flag(
         None,
-        "largest share of pairs whose texts may yield other tokens than the sampled ones when tokenised again; above it, nothing is written. Default: 0.05 with openrlhf, which reads texts; no limit with trl, whose rows contain the tokens.",
+        "largest share of pairs whose texts may yield other tokens than the sampled ones when tokenised "
+        "again; above it, nothing is written. Default: 0.05 with openrlhf, which reads texts; no limit with "
+        "trl, whose rows contain the tokens.",
         at_least=0,
         at_most=1,
     )
@@ -50,7 +52,8 @@ class ExportPairsFlags(InputPath, OutputPath, Tokenizer, PairFields, Overwriting
         "input_path": "preference pairs of sweet-rl evaluate_code or sweet-rl generate_random_pairs_from_ranks, or a published file.",
         "output_path": "the .jsonl file for the data set.",
         "tokenizer": "folder or name of the model that will be trained; its tokenizer defines how a turn begins and ends.",
-        "prompt_key": "field with the prompt that both sides answer; default: prompt in rows that have it, else what both dialogues begin with.",
+        "prompt_key": "field with the prompt that both sides answer; default: prompt in rows that have it, "
+        "else what both dialogues begin with.",
         "chosen_key": "field with the preferred side.",
     },
 )
@@ -95,7 +98,8 @@ def export_pairs(flags: ExportPairsFlags, /) -> None:
 class ExportFlags(InputPath, OutputPath, Overwriting):
     to: Literal["inspect", "atif", "trajectories"] = flag(
         "inspect",
-        "output format: inspect (a log, .eval), atif (a folder of documents), or trajectories (.jsonl), read from such a log, document or folder.",
+        "output format: inspect (a log, .eval), atif (a folder of documents), or trajectories (.jsonl), read "
+        "from such a log, document or folder.",
     )
     credit: str | None = flag(
         None, "with --to atif: file of `sweet-rl credit` whose scores are written into the turns."

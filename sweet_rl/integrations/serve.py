@@ -100,7 +100,9 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
     defaults={"critic": REQUIRED, "request_timeout_s": 600.0},
     helps={
         "critic": "critic: a checkpoint folder, a hub name, smollm2, embedded, or its name on the server.",
-        "reference_model": "reference model that the critic is compared with; default: the model it was trained from (recorded in its folder), or else the log-probabilities sent with the turns.",
+        "reference_model": "reference model that the critic is compared with; default: the model it was "
+        "trained from (recorded in its folder), or else the log-probabilities sent with "
+        "the turns.",
         "tokenizer": "folder or name of the critic's tokenizer; default the critic's own.",
         "quiet": "print errors only.",
     },

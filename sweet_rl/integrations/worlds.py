@@ -50,7 +50,8 @@ Made = TypeVar("Made")
 class WorldChoice(WorldName, Tasks, NumTasks, Seeded):
     human: str = flag(
         "auto",
-        "who plays the human: auto (without --human_url the world's human that needs no model), a model's name on the server, or module:ATTRIBUTE.",
+        "who plays the human: auto (without --human_url the world's human that needs no model), a model's "
+        "name on the server, or module:ATTRIBUTE.",
     )
     human_url: str | None = flag(None, "base URL of the human's server.")
     options: dict[str, Json] = no_flag(factory=dict)

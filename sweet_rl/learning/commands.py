@@ -37,7 +37,9 @@ class LearningFlags(WorldName, OutputDir, MaxTokens, Seeded, Overwriting):
     )
     method: Literal["sweet", "dpo", "rft", "archer", "filtered_bc"] = flag(
         "sweet",
-        "sweet (SWEET-RL: a critic that sees the solution ranks turns), dpo (preferences between whole dialogues), rft (rejection fine-tuning: imitate the best quarter), archer (online, with an utterance-level critic), filtered_bc (online, imitate the best).",
+        "sweet (SWEET-RL: a critic that sees the solution ranks turns), dpo (preferences between whole "
+        "dialogues), rft (rejection fine-tuning: imitate the best quarter), archer (online, with an "
+        "utterance-level critic), filtered_bc (online, imitate the best).",
     )
     minutes: float = flag(
         30,
@@ -47,7 +49,10 @@ class LearningFlags(WorldName, OutputDir, MaxTokens, Seeded, Overwriting):
     )
 
 
-_OVERWRITE = "go on in a folder that was begun with other settings: what they change is made again, and what was there goes to `replaced` inside."
+_OVERWRITE = (
+    "go on in a folder that was begun with other settings: what they change is made again, and what was there goes to "
+    "`replaced` inside."
+)
 
 
 def _begin(folder: Path, model: str, flags: PolicyFlags | LearningFlags, *names: str) -> Mapping[str, Json]:
@@ -121,7 +126,8 @@ def make_policy(flags: PolicyFlags, /) -> None:
     defaults={"max_tokens": 64},
     only={"max_tokens": None},
     helps={
-        "output_dir": "folder of the run; running the same command again resumes it. OUTPUT_DIR/policy is the policy that does best on the development tasks.",
+        "output_dir": "folder of the run; running the same command again resumes it. OUTPUT_DIR/policy is "
+        "the policy that does best on the development tasks.",
         "overwrite": _OVERWRITE,
     },
     narrow={"world": {"aliases": ()}},

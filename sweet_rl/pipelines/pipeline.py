@@ -367,7 +367,8 @@ def run(flags: RunFlags, /, *set: str) -> None:
     sweet-rl run configs/sweet/llama8b.yaml --dry_run --set values.human_host=gpu7 --set folder=outputs/mine
 
     Args:
-        set: --set NAME=VALUE overrides a value of the file: values.model=/models/mine, folder=outputs/run2, iterations=2, stages.critic.with.beta=0.2.
+        set: --set NAME=VALUE overrides a value of the file: values.model=/models/mine, folder=outputs/run2, iterations=2,
+            stages.critic.with.beta=0.2.
     """
     from sweet_rl.pipelines.preflight import look  # late, for a quick --help
     from sweet_rl.pipelines.running import plan, run_steps

@@ -79,7 +79,8 @@ class ModelFlags(MaxTokens, Tokenizer, Placement, VLLM, Requests):
     )
     agent_request: str | None = flag(
         None,
-        'extra fields of every request to the agent\'s server, as a JSON object; null removes a field: {"reasoning_effort": "low", "top_p": null}.',
+        "extra fields of every request to the agent's server, as a JSON object; null removes a field: "
+        '{"reasoning_effort": "low", "top_p": null}.',
         shown="all",
         only=_AGENT_SERVED,
     )
@@ -92,7 +93,8 @@ class ModelFlags(MaxTokens, Tokenizer, Placement, VLLM, Requests):
     max_batch: int = flag(64, "most prompts in one forward pass.", at_least=1, shown="all", only=IN_PROCESS)
     cache_gib: float = flag(
         2.0,
-        "memory, in GiB, for the key-value cache of dialogues that wait for their next turn, so that a turn reads only what is new. Turns in progress may exceed it. 0: no cache.",
+        "memory, in GiB, for the key-value cache of dialogues that wait for their next turn, so that a turn "
+        "reads only what is new. Turns in progress may exceed it. 0: no cache.",
         at_least=0,
         shown="all",
         only=IN_PROCESS,
@@ -119,7 +121,8 @@ class PromptedFlags(ModelFlags, ScriptedFlags):
 class ReflectionFlags(Settings):
     reflection_model: str | None = flag(
         None,
-        "model that analyses the state before every turn of the agent, in any world: a folder, a hub name, smollm2, its name on the server at --reflection_base_url, or recap (no model, for trials).",
+        "model that analyses the state before every turn of the agent, in any world: a folder, a hub name, "
+        "smollm2, its name on the server at --reflection_base_url, or recap (no model, for trials).",
     )
     reflection_base_url: str | None = flag(
         None, "base URL(s) of the server that runs the reflection model.", shown="all", only=_REFLECTING
@@ -159,7 +162,8 @@ class TestTimeCriticFlags(Critic):
     )
     critic_sees: Literal["dialogue", "solution"] = flag(
         "dialogue",
-        "dialogue, or solution: the hidden solution as well, as in the critic's training. This is an upper bound, because nobody knows the solution at test time.",
+        "dialogue, or solution: the hidden solution as well, as in the critic's training. This is an upper "
+        "bound, because nobody knows the solution at test time.",
         shown="all",
     )
 
@@ -178,12 +182,15 @@ class PlayerFlags(AgentFlags, PromptedFlags, ReflectionFlags, TestTimeCriticFlag
 class HumanFlags(ServerPlace, Requests):
     env_model: str = flag(
         "auto",
-        "who plays the human, or answers in question games: auto (the server's first model; in question games without a server, the embedded oracle), a model's name on the server (a vision model for pages), or scripted: no model, in process unless a server is named (for pages always in process).",
+        "who plays the human, or answers in question games: auto (the server's first model; in question "
+        "games without a server, the embedded oracle), a model's name on the server (a vision model for "
+        "pages), or scripted: no model, in process unless a server is named (for pages always in process).",
         only=_ANSWERED,
     )
     env_base_url: str | None = flag(
         None,
-        "base URL of the human's server, instead of --hostname and --port (like https://host/v1); several, separated by commas, share the load.",
+        "base URL of the human's server, instead of --hostname and --port (like https://host/v1); several, "
+        "separated by commas, share the load.",
         only=_ANSWERED,
     )
     env_api_key_var: str | None = flag(
@@ -212,7 +219,9 @@ class HumanFlags(ServerPlace, Requests):
     )
     user_prompt_path: str | None = flag(
         None,
-        "file with the human's prompt, with {problem_description}, {hidden_information} and {dialogue_history} (for pages none is required, and the second is not allowed); default the packaged one.",
+        "file with the human's prompt, with {problem_description}, {hidden_information} and "
+        "{dialogue_history} (for pages none is required, and the second is not allowed); default the "
+        "packaged one.",
         shown="all",
         only=_SERVED,
     )

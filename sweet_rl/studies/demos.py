@@ -49,7 +49,8 @@ class DemoFlags(StudyFlags, Agent, WorldName, Seeded):
     )
     best_of: str = flag(
         "",
-        "numbers of candidate turns (at least 2) among which critics choose at test time, separated by commas, like 2,4,8; empty: skip this part.",
+        "numbers of candidate turns (at least 2) among which critics choose at test time, separated by "
+        "commas, like 2,4,8; empty: skip this part.",
         shown="all",
     )
     page_tasks: int = flag(4, "web pages for the scripted designers; 0: skip this part.", at_least=0)
@@ -155,7 +156,8 @@ class ArcherDemoFlags(OnlineFlags, Skill):
         "iterations": "iterations of every run; default as in configs/archer/demo_20q.yaml.",
         "skill": "share of games in which the demonstrator asks before it names a word, 0 to 1.",
         "test_games": "test games for each word and policy.",
-        "ablations": "also run ArCHer with one critic, without a delay of its policy and with an exact critic, and Online CHAI, which takes longest.",
+        "ablations": "also run ArCHer with one critic, without a delay of its policy and with an exact "
+        "critic, and Online CHAI, which takes longest.",
     },
     only={"skill": None},
 )
@@ -207,7 +209,8 @@ class ReflectDemoFlags(OnlineFlags):
         "seeds": "number of seeds, each with its own data, models and test games; a claim needs several.",
         "iterations": "iterations of every online run.",
         "test_games": "test games for each policy on each level of the taxi.",
-        "ablations": "also run Reflect-RL without a curriculum (taxi) and without wrong paths in the texts (AutoExplore), and training without reflections with as many updates.",
+        "ablations": "also run Reflect-RL without a curriculum (taxi) and without wrong paths in the texts "
+        "(AutoExplore), and training without reflections with as many updates.",
     },
 )
 def demo_reflect(flags: ReflectDemoFlags, /) -> None:

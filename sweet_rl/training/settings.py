@@ -29,11 +29,14 @@ Engine = Literal["deepspeed", "fsdp2"]  # What shards a model over several proce
 class LossSettings(Settings):
     loss: str | None = flag(
         None,
-        "loss: sigmoid (DPO's, the default), sigmoid_norm (means instead of sums, as with --mean_log_prob), ipo, hinge, robust, logexp, one that an installed package registers, or your own function as module:FUNCTION (docs/train_offline.md).",
+        "loss: sigmoid (DPO's, the default), sigmoid_norm (means instead of sums, as with --mean_log_prob), "
+        "ipo, hinge, robust, logexp, one that an installed package registers, or your own function as "
+        "module:FUNCTION (docs/train_offline.md).",
     )
     mean_log_prob: str = flag(
         "none",
-        "how token log-probabilities are combined: none (sum over the response), trajectory (mean over its tokens; also --mean_log_prob without a value) or turn (sum of each turn's mean).",
+        "how token log-probabilities are combined: none (sum over the response), trajectory (mean over its "
+        "tokens; also --mean_log_prob without a value) or turn (sum of each turn's mean).",
         bare="True",
     )
     beta: float = flag(0.1, "DPO's beta: how strongly the policy is kept close to the reference.", above=0)
@@ -117,7 +120,8 @@ class TrackerSettings(LogTo):
     )
     use_wandb: str | None = flag(
         None,
-        "like --log_to wandb, if it is installed and logged in: by WANDB_API_KEY, `wandb login`, or the key as this flag's value, which other users of the machine can see.",
+        "like --log_to wandb, if it is installed and logged in: by WANDB_API_KEY, `wandb login`, or the key "
+        "as this flag's value, which other users of the machine can see.",
         bare="True",
     )
     wandb_org: str | None = flag(None, "entity (team) in wandb.", shown="all")
@@ -162,7 +166,8 @@ class ModelSettings(Placement):
     flash_attn: bool = flag(False, "use the package flash-attn; shares no common prefixes.", shown="all")
     attention: Literal["auto", "sdpa", "eager", "flex_attention", "flash_attention_2"] = flag(
         "auto",
-        "attention implementation: auto (sdpa), sdpa, eager, flash_attention_2, or flex_attention, which skips masked blocks of prefix trees and suits GPUs and long histories.",
+        "attention implementation: auto (sdpa), sdpa, eager, flash_attention_2, or flex_attention, which "
+        "skips masked blocks of prefix trees and suits GPUs and long histories.",
         shown="all",
     )
     lora_rank: int = flag(0, "train an adapter of this rank, merged at the end; 0: all weights.", at_least=0)
@@ -234,13 +239,15 @@ class ShardSettings(Settings):
     )
     shard_with: Literal["deepspeed", "fsdp2"] | None = flag(
         None,
-        "library that shards the model: deepspeed, or fsdp2 (part of torch; always shards the weights, too); default: as set for `accelerate launch`, else deepspeed.",
+        "library that shards the model: deepspeed, or fsdp2 (part of torch; always shards the weights, too); "
+        "default: as set for `accelerate launch`, else deepspeed.",
         shown="all",
     )
     timeout_s: int = flag(1800, "seconds that a process waits for the others.", at_least=1, shown="all")
     deepspeed_config: str | None = flag(
         None,
-        ".json configuration for DeepSpeed, which replaces the flags below (examples: configs/engines); default: that of `accelerate launch`, if any.",
+        ".json configuration for DeepSpeed, which replaces the flags below (examples: configs/engines); "
+        "default: that of `accelerate launch`, if any.",
         shown="all",
     )
     zpg: int = flag(

@@ -78,7 +78,8 @@ class DialogueOptions(Options):
     )
     user_failure: Literal["stop", "reply"] = flag(
         "stop",
-        'if the human cannot be reached: stop (the episode fails: it has no score and can be played again) or reply (the agent gets the published "No response.", and the failure is recorded).',
+        "if the human cannot be reached: stop (the episode fails: it has no score and can be played again) or "
+        'reply (the agent gets the published "No response.", and the failure is recorded).',
     )
 
 

@@ -40,7 +40,8 @@ from sweet_rl.worlds.text_games import ACTION_HEAD
 class AlfworldReflectionFlags(Tasks, RecordingFlags):
     seek: bool = flag(
         False,
-        "let player and embedded teacher search for objects they have not seen yet, place by place, as an agent must; otherwise they go straight to them (published).",
+        "let player and embedded teacher search for objects they have not seen yet, place by place, as an "
+        "agent must; otherwise they go straight to them (published).",
     )
 
 
@@ -53,7 +54,9 @@ class AlfworldReflectionFlags(Tasks, RecordingFlags):
         "seed": 5,
     },
     helps={
-        "tasks": "games: alfworld:train and the like (embedded), or alfworld-data:train (in $ALFWORLD_DATA); default: the published family (tomatoes into microwaves) from $ALFWORLD_DATA if it is set, else embedded.",
+        "tasks": "games: alfworld:train and the like (embedded), or alfworld-data:train (in $ALFWORLD_DATA); "
+        "default: the published family (tomatoes into microwaves) from $ALFWORLD_DATA if it is set, "
+        "else embedded.",
         "random_share": "probability that the player takes a random action, 0 to 1; otherwise it takes the planner's next one.",
         "teacher": "embedded (a planner with template sentences; needs no model), or openai: a model behind any OpenAI-compatible server.",
     },

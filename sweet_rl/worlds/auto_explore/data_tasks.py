@@ -40,7 +40,8 @@ class MakeRepositoriesFlags(OutputDir, Seeded, Overwriting):
     num: int = flag(40, "number of repositories.", at_least=1)
     hops: int = flag(
         1,
-        "difficulty: with 1, names of folders and files lead to the answer; with 2, a file says who keeps a thing, and where (topic, then owner, then file).",
+        "difficulty: with 1, names of folders and files lead to the answer; with 2, a file says who keeps a "
+        "thing, and where (topic, then owner, then file).",
         at_least=1,
         at_most=2,
     )
@@ -178,7 +179,8 @@ class GenTaskFlags(Repositories, Output, Seeded, Overwriting, Compatible, Quiet)
     helps={
         "repo_dir": "the filtered repositories.",
         "output": "folder of the task files, one for each repository and data.json with all.",
-        "compat": "fixed, or published: files are drawn with replacement, patterns match the whole path, and every second line of a file's text is empty.",
+        "compat": "fixed, or published: files are drawn with replacement, patterns match the whole path, and "
+        "every second line of a file's text is empty.",
         "teacher": "embedded (simple patterns in the files; needs no model), or openai: a model behind any OpenAI-compatible server.",
     },
 )

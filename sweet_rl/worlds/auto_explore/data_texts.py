@@ -135,7 +135,9 @@ class ReflectionNegativeFlags(TaskFile, Repositories, Output, Markov, Seeded, Ov
     helps={
         "task_file": "the filtered tasks.",
         "output": "output file; default data_reflection_negative.json beside --task_file.",
-        "compat": "fixed, or published: reflections and commands are paired by position even if a reply could not be parsed, quoted names stay quoted, and both wrong paths may open the same file.",
+        "compat": "fixed, or published: reflections and commands are paired by position even if a reply "
+        "could not be parsed, quoted names stay quoted, and both wrong paths may open the same "
+        "file.",
     },
 )
 def reflection_negative(flags: ReflectionNegativeFlags, teacher_flags: TeacherFlags, /) -> None:
@@ -395,7 +397,9 @@ class AutoExploreGptFlags(
     helps={
         "output": "file for the results; a journal of the episodes is written beside it.",
         "compat": "fixed, or published: the published targets, levels and costs; an episode that could not be played counts as lost.",
-        "teacher": "embedded (no model: a scripted player that sees what a model sees, and also knows whether a file it opened is right), or openai: a model behind an OpenAI-compatible server.",
+        "teacher": "embedded (no model: a scripted player that sees what a model sees, and also knows "
+        "whether a file it opened is right), or openai: a model behind an OpenAI-compatible "
+        "server.",
     },
 )
 def auto_explore_gpt(flags: AutoExploreGptFlags, teacher_flags: TeacherFlags, /) -> None:

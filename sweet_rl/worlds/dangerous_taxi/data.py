@@ -53,10 +53,12 @@ class TaxiReflectionFlags(RecordingFlags, Rules, Compatible):
 @teacher_stage(
     defaults={"output": "", "num_records": 2000, "max_turns": 20},
     helps={
-        "output": "output file; default data/taxi/data_reflection.json (data_reflection_oracle.json with --random_share 0, data.json without reflections).",
+        "output": "output file; default data/taxi/data_reflection.json (data_reflection_oracle.json with "
+        "--random_share 0, data.json without reflections).",
         "random_share": "probability that the driver takes a random action, 0 to 1; otherwise it takes the best one.",
         "with_prompt": "put the rules into every recorded state, as the published stage does. The teacher gets the rules in any case.",
-        "compat": "fixed, or published: an action without effect does not end the game in this stage, and where the best action is to move south, the model is told that the game is over.",
+        "compat": "fixed, or published: an action without effect does not end the game in this stage, and "
+        "where the best action is to move south, the model is told that the game is over.",
     },
 )
 def taxi_reflection(flags: TaxiReflectionFlags, teacher_flags: TeacherFlags, /) -> None:

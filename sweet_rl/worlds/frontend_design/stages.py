@@ -54,7 +54,8 @@ class WebSightFlags(OutputPath, Source, PageFlags):
     defaults={"source": "HuggingFaceM4/WebSight", "render_cache": "none"},
     helps={
         "output_path": "folder for train.jsonl, test.jsonl and report.jsonl.",
-        "source": "a data set on the hub (needs the package datasets), a .parquet or .jsonl file, or a folder of such files, with the columns llm_generated_idea and text.",
+        "source": "a data set on the hub (needs the package datasets), a .parquet or .jsonl file, or a "
+        "folder of such files, with the columns llm_generated_idea and text.",
         "to_continue": "resume the run in --output_path; pages that timed out are rendered again.",
         "overwrite": "discard what --output_path holds.",
     },
@@ -115,7 +116,8 @@ class FilterFlags(SavedPath, TempPath, PageFlags):
     defaults={"render_cache": "none"},
     helps={
         "saved_path": "the .jsonl file of frontend tasks: rows with problem_description and ground_truth (the page).",
-        "temp_path": "folder for the picture of each rendered page, as PAGE.png, where PAGE is the page's name in the report; default: pictures are not kept.",
+        "temp_path": "folder for the picture of each rendered page, as PAGE.png, where PAGE is the page's "
+        "name in the report; default: pictures are not kept.",
         "to_continue": "resume the run whose report lies beside --filtered_path; pages that timed out are rendered again.",
         "overwrite": "discard the report and replace --filtered_path.",
     },

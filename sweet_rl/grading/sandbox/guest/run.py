@@ -74,8 +74,9 @@ def run_fixed(program: dict[str, Any], first: int) -> Iterator[Result]:
     `__name__` is not "__main__", as in the published evaluation, so that an answer's own try-out block is not
     run. Builtins that the answer has redefined or patched do not reach the expression, except the names in
     `own_names`, which the reference defines too; nor does what it calls by a name of `imports`. A value of a test
-    in `packed` is sent in full, with objects of the classes that stand there. With `data` (one literal for each test) the definition is the reference, and the
-    data is what an answer has returned, where the reference has `returned` another.
+    in `packed` is sent in full, with objects of the classes that stand there. With `data` (one literal for each
+    test) the definition is the reference, and the data is what an answer has returned, where the reference has
+    `returned` another.
     """
     expressions: list[Test] = program["expressions"]
     try:
