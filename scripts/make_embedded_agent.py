@@ -1,4 +1,4 @@
-"""Train the embedded agent of the mini worlds from scratch. Flags: --help."""
+"""Train the embedded agent of the mini benchmark from scratch. Flags: --help."""
 
 from sweet_rl.cli import run
 

@@ -215,7 +215,8 @@ class BaseEnv:
         """
         if text is not None:
             self._hear(text, "respond")
-        truncated = not terminated and (more.pop("truncated", False) or self.last_turn)
+        cut_off = more.pop("truncated", False) or self.last_turn
+        truncated = cut_off and not terminated
         fields: dict[str, Any] = {
             "content": self.visible(self._action),
             "output": self._action,

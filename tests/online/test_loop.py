@@ -208,7 +208,7 @@ class Breaking(TwentyQuestionsEnv):
 
     async def step(self, action):
         self.asked += 1
-        if self.asked == 3 and len(self._task.hidden_information) % 2 == 0:
+        if self.asked == 3 and len(self.task.hidden_information) % 2 == 0:
             raise EpisodeError(StopReason.WORLD_FAILED, Failure("lost", "the world broke"))
         return await super().step(action)
 

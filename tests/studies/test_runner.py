@@ -14,9 +14,9 @@ from sweet_rl.chat import model_path
 from sweet_rl.cli import load
 from sweet_rl.cli.parse import read, values_of
 from sweet_rl.errors import UsageError
-from sweet_rl.pipelines.running import Records, _other_inputs
+from sweet_rl.pipelines.running import Records
 from sweet_rl.pipelines.steps import in_rounds
-from sweet_rl.runs.facts import digest_of
+from sweet_rl.runs.facts import changed_input, digest_of
 from sweet_rl.studies.archer import recipe as archer
 from sweet_rl.studies.demos import demo_archer, demo_reflect
 from sweet_rl.studies.reflect import recipe as reflect
@@ -165,9 +165,9 @@ def test_another_port_of_the_human_is_no_other_setting_but_another_agent_is_anot
     assert records.look(moved).state == "done"
     assert records.look(replace(moved, flags=dict(moved.flags) | {"seed": 1})).why == "seed was 0, is 1"
     now = digest_of(Path(model_path("embedded")))
-    assert not _other_inputs({"inputs": [{"flag": "agent", "source": "embedded", **now}]})
+    assert not changed_input({"inputs": [{"flag": "agent", "source": "embedded", **now}]})
     then = {"flag": "agent", "source": "embedded", **now, "sha256": "0" * 64}
-    assert _other_inputs({"inputs": [then]}).endswith("mini/agent has changed")
+    assert changed_input({"inputs": [then]}).endswith("mini/agent has changed")
 
 
 @pytest.mark.slow
