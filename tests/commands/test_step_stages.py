@@ -338,7 +338,9 @@ def test_what_is_wrong_is_named(models, made, sampled, rank, tmp_path):
     unknown = [rows[0], rows[1] | {"additional_reference_logprobs": [None] * 4}]
     same = [row | {"additional_outputs": ["same"] * 4} for row in ranked]
     for words, stage in {
-        "No model could be loaded: there is no folder '.*/absent'": lambda: rank(sampled, str(tmp_path / "absent")),
+        "No model could be loaded: there is no folder '.*/absent'": lambda: rank(
+            sampled, str(tmp_path / "absent")
+        ),
         "No model could be loaded": lambda: rank(sampled, str(made)),
         "--advantage paper needs --reference_model": lambda: rank(sampled, advantage="paper"),
         "--swap_test and --no_use_gr": lambda: rank(sampled, swap_test=True, no_use_ground_truth=True),
