@@ -216,10 +216,13 @@ def online(run: Run, split: Split, agent_type: str) -> Iterator[Setting]:
     run.run("Two iterations, to see how long one takes.", [probe])
     seconds = seconds_of(run.folder, [probe])["probe"] / 2
     iterations, warmup = min(300, max(10, int(0.3 * 60 * run.first_minutes / seconds))), 4 if archer else 0
-    print(
-        f"A setting is {iterations} iterations: about {iterations * seconds / 60:.0f} minutes. Fewer than 10 teach little.",
-        flush=True,
+    takes, left = iterations * seconds / 60, run.flags.minutes - run.used / 60
+    more = (
+        f", more than the {left:.0f} that are left: fewer than 10 iterations teach little"
+        if takes > left
+        else ""
     )
+    print(f"A setting is {iterations} iterations: about {takes:.0f} minutes{more}.", flush=True)
     for times in (1, 3, 0.3):
         name, rate = f"{agent_type}_{times:g}", 3e-4 * run.rate * times
         step = learned(name, iterations=iterations, warmup_iter=warmup, lm_lr=rate)
@@ -295,6 +298,9 @@ def learn(flags: LearningFlags, first_minutes: float) -> None:
         UsageError: a gate failed; the message says why, and what to try.
     """
     world, folder, run = world_of(flags.world), Path(flags.output_dir), Run(flags, first_minutes)
+    if flags.overwrite:  # what they tell is made again
+        run.path("report.json").unlink(missing_ok=True)
+        run.path("policy").unlink(missing_ok=True)
     split = split_tasks(world, run.path("tasks"), overwrite=flags.overwrite)
     print(
         f"{flags.method} in {world.name} from {run.start}: about {flags.minutes:g} minutes, and then the test tasks. What each stage "
@@ -336,12 +342,11 @@ def _search(run: Run, split: Split, world: World, start: Returns, habits: Habits
         settings = {"sweet": sweet, "dpo": dpo, "rft": rft}[method](run, _offline(run, split, seconds))
     tried, came, longest = dict[str, tuple[Setting, Returns]](), dict[str, str](), 0.0
     for setting in settings:
-        before = run.used
-        if came and before + longest > 60 * minutes:
+        before, name = run.used, f"{setting.steps[-1].name}.dev.jsonl"
+        if came and before + longest > 60 * minutes and not run.path(name).exists():
             used = f"{before / 60:.1f} of {minutes:g} minutes are used"
             print(f"\n{setting.name} is not tried: {used}.", flush=True)
             break
-        name = f"{setting.steps[-1].name}.dev.jsonl"
         steps = [*setting.steps, *run.played(setting.policy, split.dev, name, repeats=_DEV_REPEATS)]
         run.run(f"Setting {len(came) + 1}: {setting.name}.", steps)
         longest = max(longest, run.used - before)
