@@ -40,6 +40,7 @@ Returns = Mapping[str, Sequence[float]]
 """The returns of each task's episodes, failed ones left out."""
 
 SPREAD: Final = 0.1  # share of the tasks whose repeats differ, at least
+OFTEN: Final = 0.25  # a policy to begin with may repeat so many turns, whatever the demonstrations do
 READS: Final = 0.1  # a critic that reads ranks this share of the candidates of a turn otherwise, by another task's solution
 # more than the start: turns said before, turns cut off or empty, one-turn episodes
 REPEATED, FLAWED, AT_ONCE = 0.1, 0.05, 0.2
@@ -172,7 +173,7 @@ def plays(start: Sequence[Trajectory], imitated: Habits, floor: Returns, world: 
     longer = f"{demonstrate} If whole turns are longer than --max_tokens, raise it."
     yield Gate("the policy takes turns", habits.flawed <= FLAWED, str(habits), longer)
     again = f"{habits.repeated:.0%} of its turns, of the demonstrations' {imitated.repeated:.0%}"
-    repeats_itself = habits.repeated > max(0.25, imitated.repeated + REPEATED)
+    repeats_itself = habits.repeated > max(OFTEN, imitated.repeated + REPEATED)
     yield Gate("it does not repeat itself", not repeats_itself, again, demonstrate)
     returns = returns_of(start, world, "the policy")
     found, seen = compared(returns, floor), set(chain.from_iterable((*returns.values(), *floor.values())))

@@ -1,17 +1,21 @@
 """Worlds of three short turns, one of them in order and the others not: what is said is scored at once."""
 
+from random import Random
+
 from sweet_rl import BaseEnv, World
 from sweet_rl.policies.scripted import TeacherPolicy
 from sweet_rl.worlds.options import Scores
 
 
 class LettersEnv(BaseEnv):
-    def __init__(self, reward):
+    def __init__(self, reward, turns):
         super().__init__()
-        self.reward = reward
+        self.reward, self.all = reward, turns
 
     async def turn(self, action):
-        return self.respond("Go on.", self.reward(action, self.seed + self.turns), terminated=self.turns == 3)
+        return self.respond(
+            "Go on.", self.reward(action, self.seed + self.turns), terminated=self.turns == self.all
+        )
 
 
 def worth(action):
@@ -36,7 +40,7 @@ class Letters(World):
         ]
 
     def make_env(self, options, user):
-        return LettersEnv(self.reward)
+        return LettersEnv(self.reward, self.max_turns)
 
     async def make_agent(self, wanted):
         return TeacherPolicy(lambda seen: self.said[(seen.seed + seen.turn) % len(self.said)])
@@ -56,8 +60,13 @@ class OneSolution(Letters):
     solutions = "a"
 
 
-class OneWord(Letters):
-    said = "a"
+class NeverAgain(Letters):
+    """Its agent says eight letters in any order, each of them once."""
+
+    max_turns = 8
+
+    async def make_agent(self, wanted):
+        return TeacherPolicy(lambda seen: Random(seen.seed).sample(self.said, 8)[seen.turn])
 
 
 class Opposite(Letters):
@@ -67,4 +76,4 @@ class Opposite(Letters):
 
 
 WORLD, ALIKE, CHANCE, OPPOSITE = Letters(), Alike(), Chance(), Opposite()
-ONE_SOLUTION, ONE_WORD = OneSolution(), OneWord()
+ONE_SOLUTION, NEVER_AGAIN = OneSolution(), NeverAgain()
