@@ -167,7 +167,7 @@ class BaseEnv:
     messages: list[Message]
     turns = 0
     answer: str | None = None
-    _action = ""
+    _output = _content = ""  # of the last turn, as in `StepResult`
     _over = True
 
     def __init_subclass__(cls) -> None:
@@ -218,8 +218,8 @@ class BaseEnv:
         cut_off = more.pop("truncated", False) or self.last_turn
         truncated = cut_off and not terminated
         fields: dict[str, Any] = {
-            "content": self.visible(self._action),
-            "output": self._action,
+            "content": self._content,
+            "output": self._output,
             "observation": None if text is None else self._observe(),
             "reward": reward,
             "terminated": terminated,
@@ -263,8 +263,8 @@ class BaseEnv:
         if self._over:
             return StepResult(action, action, None, terminated=True, answer=self.answer, info=self.info())
         self._over = True  # should the turn raise something
-        self.turns, self._action = self.turns + 1, action
-        self.messages.append(Message("assistant", self.visible(action)))
+        self.turns, self._output, self._content = self.turns + 1, action, self.visible(action)
+        self.messages.append(Message("assistant", self._content))
         result = await self.turn(action)
         if not isinstance(result, StepResult):
             raise UsageError(
