@@ -1,7 +1,9 @@
 """Each gate, broken on purpose by a real run at the smallest size; and a folder that was begun otherwise."""
 
+import json
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -145,3 +147,15 @@ def test_a_policy_that_cannot_be_trained_is_named(policy, words, tmp_path):
     save_tiny_gpt2(tmp_path / "good")
     with pytest.raises((UsageError, ServiceError), match=words):
         load("learn")(f"{WORLDS}:WORLD", policy, "out", **SMALL)
+
+
+def test_fewer_minutes_keep_the_settings_that_were_tried(capsys, monkeypatch):
+    monkeypatch.setattr(chain, "improved", lambda *given: gates.Gate("not what is looked at here", True, ""))
+    reports = []
+    for minutes, tried in ((0.001, 1), (60, 3), (0.001, 3)):
+        run = {"method": "rft", "max_tokens": 4, "minutes": minutes}
+        load("learn")(f"{WORLDS}:WORLD", "untrained", "out", **run)
+        said = capsys.readouterr().out
+        assert (said.count("\nSetting "), "is not tried" in said) == (tried, tried == 1)
+        reports.append(json.loads(Path("out/report.json").read_text()))
+    assert reports[1]["setting"] == reports[2]["setting"] and reports[1]["policy"] == reports[2]["policy"]
