@@ -89,9 +89,9 @@ def own_turn(key: TurnKey, turn: Message, hidden: str) -> Candidates:
     return Candidates(key, 0, taken.input, hidden, (Candidate.of(taken.output, taken),))
 
 
-def turn_digest(prompt: str, output: str) -> str:
-    """What a turn's scores belong to."""
-    return digest([prompt, output])
+def turn_digest(prompt: str, *outputs: str) -> str:
+    """What a turn's scores belong to: its prompt and text, or the texts of its candidates."""
+    return digest([prompt, *outputs])
 
 
 async def credited(
