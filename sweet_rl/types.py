@@ -301,6 +301,6 @@ def digest(value: Json, length: int = 16) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()[:length]
 
 
-def derive_seed(*parts: Json) -> int:
-    """A seed in [0, 2**31) that depends on every part and on nothing else (not on the order of events)."""
-    return int(digest(list(parts), 8), 16) & 0x7FFFFFFF
+def derive_seed(*parts: Json, bits: int = 31) -> int:
+    """A seed in [0, 2**bits), at most 64 bits, that depends on every part and on nothing else (not on the order of events)."""
+    return int(digest(list(parts), 8 if bits < 32 else 16), 16) & ((1 << bits) - 1)

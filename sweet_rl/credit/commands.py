@@ -2,22 +2,234 @@
 
 from __future__ import annotations
 
-from sweet_rl.cli.stage import recorded, stage
-from sweet_rl.flags import REQUIRED, flag, group
-from sweet_rl.flags.shared import Overwriting, Resumable, SavedPath, Seeded
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from sweet_rl import tracking
+from sweet_rl.cli.parse import Facets
+from sweet_rl.cli.progress import Bar, judge_failed
+from sweet_rl.cli.stage import built, given_flags, recorded, stage
+from sweet_rl.commands.simulate_interactions import simulate_interactions
+from sweet_rl.errors import UsageError
+from sweet_rl.flags import REQUIRED, flag, flags_of, group
+from sweet_rl.flags.shared import BatchSize, GraderName, Overwriting, Resumable, SavedPath, Seeded
+from sweet_rl.players import ANSWERED, OWN, HumanFlags, PlayerFlags
+from sweet_rl.players.cast import Cast
+from sweet_rl.preferences.candidates import Candidates, candidates_from_rows, write_turns
+from sweet_rl.preferences.credit import own_turns, turn_digest
+from sweet_rl.preferences.pairs import key_of, twice
+from sweet_rl.records import Journal, read_rows, trajectories_from_rows
+from sweet_rl.runs import check_settings
+from sweet_rl.runs.facts import identity_of, maker_of
+from sweet_rl.types import Json, Trajectory
+from sweet_rl.worlds import Options, World, options_of, world_of
 
 
 @group("Measuring")
-class MeasuringFlags(SavedPath, Seeded, Resumable):
+class MeasuringFlags(SavedPath, BatchSize, GraderName, Seeded, Resumable):
     output_path: str | None = flag(
-        None, "file for the measured turns; default STEM.measured.jsonl beside the input."
+        None, "file for the measured turns; default: --saved_path with .measured.jsonl in place of .jsonl."
+    )
+    trajectories: str | None = flag(
+        None, "for sampled candidates: the trajectory file that they were sampled from; default: as recorded."
+    )
+    world: str | None = flag(
+        None,
+        "world of the episodes, if their record does not tell: its name, or module:ATTRIBUTE.",
+        aliases=("task_type",),
+    )
+    measure: Literal["reward", "success"] = flag(
+        "reward",
+        "what a state is worth: the mean reward of the episodes that go on from it, or their share of successes.",
+    )
+    target_error: float = flag(
+        0.1, "wanted half-width of each turn's 95 % interval, in units of --measure.", above=0
+    )
+    continuations: int | None = flag(
+        None, "continuations of every state, instead of as many as --target_error needs.", at_least=2
+    )
+    max_continuations: int = flag(256, "most continuations of a state with --target_error.", at_least=8)
+
+
+def _settled(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The flags, where they say nothing as the episodes were played."""
+    source = str(flags["trajectories"] or flags["saved_path"])
+    first: Mapping[str, Json] = next((row for _, row in read_rows(source)), {})
+    record = maker_of(Path(source)) or {}
+    if "additional_outputs" in first:
+        source = str((record.get("settings") or {}).get("input_path") or "")
+        if not Path(source).is_file():
+            raise UsageError(
+                f"{flags['saved_path']!r} holds candidates, which do not say how their episodes were played. Name the "
+                "trajectory file that they were sampled from with --trajectories."
+            )
+        return _settled({**flags, "trajectories": source})
+    played = record.get("settings") or {} if record.get("stage") in {"simulate_interactions", "eval"} else {}
+    played |= (first.get("provenance") or {}).get("settings") or {}
+    world = flags["world"] or played.get("world") or played.get("task_type")
+    if world is None:
+        raise UsageError(f"{source!r} does not say of which world its episodes are: name it with --world.")
+    if "max_steps" in played:
+        played["max_turns"] = played["max_steps"]
+    kinds: list[Any] = [HumanFlags]
+    agents = [played.get("agent_model"), flags["agent_model"]]
+    if all(agents) and len(set(map(identity_of, agents))) == 1:
+        kinds.append(PlayerFlags)
+    known = {one.name for kind in kinds for one in flags_of(kind)} - {"agent", "agent_model", "oracle"}
+    usual = {one.name: one.default for one in flags_of(PlayerFlags) + flags_of(HumanFlags)}
+    given = given_flags.get()
+    recorded = {
+        name: value
+        for name, value in played.items()
+        if name in known and name not in given and flags.get(name) == usual[name]
+    }
+    options = options_of(world_of(world), played)
+    return {**flags, **recorded, "trajectories": source, "world": world, "options": options}
+
+
+def _facets(flags: Mapping[str, Any]) -> Facets:
+    settled = _settled(flags)
+    facets: Facets = simulate_interactions.facets({"agent": "auto", **settled})  # type: ignore[attr-defined]
+    return facets
+
+
+@recorded(
+    "credit measure",
+    reads="saved_path trajectories agent_model tokenizer agent_prompt_path env_model user_prompt_path".split(),
+    prices=True,
+)
+@stage(
+    "saved_path",
+    "agent_model",
+    without=("agent",),
+    defaults={"agent_model": REQUIRED, "batch_size": 512},
+    helps={
+        "saved_path": "graded trajectories of sweet-rl simulate_interactions, or candidates of sweet-rl sample_best_of_n.",
+        "agent_model": "policy that plays on: a folder, a hub name, smollm2, embedded, one of the world's scripted "
+        "agents, or with --agent_base_url its name on the server.",
+        "batch_size": "continuations in flight at once.",
+        "tokenizer": "folder or name of the tokenizer whose chat template renders the prompts; default: that of the policy.",
+    },
+    narrow={"agent_model": {"aliases": ("agent",)}},
+    only=ANSWERED,
+    facets=_facets,
+)
+def measure(flags: MeasuringFlags, agent: PlayerFlags, human: HumanFlags, /) -> None:
+    """Measure what each turn was worth, by playing on from before and after it.
+
+    The value of a state is the mean reward of the episodes that the policy plays on from it. A turn's advantage is
+    the value after it minus that before it, with a 95 % interval. Continuations go where intervals are widest. World,
+    human and their settings are those of the episodes; a human played by a model says again what it said. In a file
+    of candidates the state after each candidate is measured.
+
+    The smallest run: sweet-rl credit measure trajectories.jsonl --agent embedded
+    """
+    from sweet_rl.credit.measured import Plan, Recorder
+
+    tracking.logs_to(flags.destination())
+    settled = _settled({**vars(flags), **vars(agent), **vars(human)})
+    world, options, source = world_of(settled["world"]), settled["options"], str(settled["trajectories"])
+    cast = Cast(
+        world=world,
+        options=options,
+        agent=built(PlayerFlags, settled),
+        human=built(HumanFlags, settled),
+        seed=flags.seed,
+    )
+    cast.check()
+    if cast.engine not in {OWN, "scripted"} and cast.agent.temperature == 0:
+        raise UsageError(
+            "--temperature 0: a greedy policy plays every continuation alike, so there is nothing to take the mean of. "
+            "Measure with the temperature that the policy is sampled with."
+        )
+    recorded = _recorded(source, world, options, flags.grader)
+    settings: dict[str, Json] = {"policy": identity_of(cast.agent.agent_model), "world": world.name}
+    fixed = flags.continuations
+    settings |= {"measure": flags.measure, "target_error": None if fixed else flags.target_error}
+    settings |= {"continuations": fixed, "max_continuations": None if fixed else flags.max_continuations}
+    own = world.settings(options) | cast.human_settings() | cast.agent_settings()
+    settings |= {name: value for name, value in own.items() if name != "agent_model"} | {"seed": flags.seed}
+    bounds = (0.0, 1.0) if flags.measure == "success" else world.scores.range(world.turns(options))
+    plan = Plan(target=flags.target_error, fixed=fixed, most=flags.max_continuations, bounds=bounds)
+    rows = list(read_rows(flags.saved_path))
+    by_key, jobs = {one.key: one for one in recorded}, list[tuple[Trajectory, list[Candidates]]]()
+    if rows and "additional_outputs" in rows[0][1]:
+        for row in candidates_from_rows(rows, path=flags.saved_path):
+            if row.key[:2] in by_key and row.candidates:
+                jobs.append((by_key[row.key[:2]], [row]))
+    else:
+        jobs = [(one, own_turns(one)) for one in recorded]
+    turns = [turn for _, some in jobs for turn in some]
+    if not turns:
+        raise UsageError(
+            f"{flags.saved_path!r} has no turns of episodes that were played to their end and graded."
+        )
+    digests = {turn.key: turn_digest(turn.prompt, *(one.text for one in turn.candidates)) for turn in turns}
+    recorder = Recorder(
+        cast, recorded, plan, settings, grader=flags.grader, at_once=options.at_once(flags.batch_size)
+    )
+
+    async def work(todo: list[Candidates], journal: Journal, bar: Bar, _: None) -> None:
+        wanted = {turn.key for turn in todo}
+
+        def keep(found: list[dict[str, Json]]) -> None:
+            journal.append([row for row in found if key_of(row) in wanted])
+            bar.set_postfix_str(f"{recorder.stats.episodes:,} continuations", refresh=False)
+            bar.update(len(found))
+
+        left = [job for job in jobs if any(turn.key in wanted for turn in job[1])]
+        await recorder.run(left, keep, bar.write)
+
+    saved = Path(flags.saved_path)
+    output = Path(flags.output_path or saved.with_name(f"{saved.stem}.measured.jsonl"))
+    more: dict[str, Any] = {"noun": "turns", "digests": digests}
+    write_turns(output, flags, turns, settings, work, field="settings", quiet=flags.quiet, **more)
+    print(f"{len(turns)} turns are in {output}.")
+    if recorder.stats.episodes:
+        print(f"{recorder.stats.episodes:,} continuations were played.")
+    failed, kept = recorder.failed, f"{output} stays as it is: its means are over the others."
+    judge_failed(
+        len(failed), recorder.stats.episodes, next(iter(failed), ""), noun="continuations", kept=kept, flag=""
     )
 
 
-@recorded("credit measure", reads=("saved_path",), prices=True)
-@stage("saved_path")
-def measure(flags: MeasuringFlags, /) -> None:
-    """Measure what each turn was worth, by playing on from before and after it."""
+def _recorded(source: str, world: World, options: Options, grader: str) -> list[Trajectory]:
+    """The episodes of a file that are over and graded.
+
+    Raises:
+        UsageError: they were played by other rules, or are not graded.
+        DataError: an episode is in the file twice.
+    """
+    numbered = list(read_rows(source))
+    found, lines = list[Trajectory](), dict[tuple[str, int], int]()
+    wanted = json.loads(json.dumps(world.settings(options), default=str))
+    for (line, _), one in zip(numbered, trajectories_from_rows(numbered, path=source), strict=True):
+        if (first := lines.setdefault(one.key, line)) != line:
+            raise twice(source, line, "task_id, sample_index", one.key, first)
+        if one.failed or one.cannot_be_graded:
+            continue
+        played, where = one.provenance.get("settings") or {}, f"{source!r}, line {line}"
+        check_settings(
+            {name: played.get(name, wanted[name]) for name in wanted},
+            wanted,
+            where,
+            "Measure each run by itself.",
+        )
+        by = str((one.extra.get("graded_with") or {}).get("grader", "tests"))
+        if one.reward is None:
+            raise UsageError(
+                f"{where}: the episode has no reward. Grade the file first: sweet-rl {world.scores.stage} {source}."
+            )
+        if by not in {"tests", "pages", grader}:
+            raise UsageError(
+                f"{where}: the reward is by the grader {by!r}. Pass --grader {by}, so that continuations have the same."
+            )
+        found.append(one)
+    if not found:
+        raise UsageError(f"{source!r} has no episodes that were played to their end and graded.")
+    return found
 
 
 @group("Comparing")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import accumulate, pairwise
+from typing import Any
 
 from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import DataError
-from sweet_rl.rollout import Episode, rollout
+from sweet_rl.rollout import Episode, RolloutStats, rollout
 from sweet_rl.thoughts import split_thoughts
 from sweet_rl.types import (
     AgentTurn,
@@ -54,11 +56,13 @@ def _said(turn: AgentTurn) -> Generation:
 async def continuations(
     states: Sequence[Episode],
     policy: Policy,
-    n: int,
+    n: int | Sequence[int],
     *,
     make_env: Callable[[], Env],
     seed: int = 0,
     concurrency: int = 256,
+    first: Sequence[int] | None = None,
+    stats: RolloutStats | None = None,
 ) -> list[list[Trajectory]]:
     """Play on `n` times from each state (`states_of`), with draws of the policy that are independent.
 
@@ -67,8 +71,11 @@ async def continuations(
 
     Args:
         states: states of episodes; a turn that was not taken is tried by adding it to `said`.
+        n: how often, from each state or from all.
         make_env: makes the world of an episode. Where a model plays the human, open the world with a `Remembering` one.
         seed: another one draws others.
+        first: how often each state was played on before: the draws that follow are new ones.
+        stats: running totals, of this call and others.
 
     Returns:
         The whole episodes of each state, in order; failed ones are among them.
@@ -76,18 +83,22 @@ async def continuations(
     Raises:
         SweetRLError: as `rollout`. That a world says again what it had said is looked at by `check_replay`.
     """
-    played: dict[int, Trajectory] = {}
+    times = [n] * len(states) if isinstance(n, int) else list(n)
+    begun, played = first or [0] * len(states), dict[int, Trajectory]()
+    each = zip(states, times, begun, strict=True)
+    chosen = [(state, skip + repeat) for state, many, skip in each for repeat in range(many)]
     episodes = [
-        replace(state, sample_index=number * n + repeat, draws=derive_seed(seed, state.seed, len(state.said), repeat))
-        for number, state in enumerate(states)
-        for repeat in range(n)
+        replace(state, sample_index=place, draws=derive_seed(seed, state.seed, len(state.said), repeat, bits=63))
+        for place, (state, repeat) in enumerate(chosen)
     ]  # fmt: skip
 
     async def keep(trajectory: Trajectory) -> None:
         played[trajectory.sample_index] = trajectory
 
-    await rollout(episodes, make_env=make_env, policy=policy, on_finished=keep, concurrency=concurrency)
-    return [[played[number * n + repeat] for repeat in range(n)] for number in range(len(states))]
+    how: dict[str, Any] = {"make_env": make_env, "policy": policy, "concurrency": concurrency, "stats": stats}
+    await rollout(episodes, on_finished=keep, **how)
+    ends = [0, *accumulate(times)]
+    return [[played[place] for place in range(start, end)] for start, end in pairwise(ends)]
 
 
 def check_replay(recorded: Trajectory, again: Iterable[Trajectory], turns: int) -> None:
