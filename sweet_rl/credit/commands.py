@@ -20,9 +20,9 @@ from sweet_rl.players.cast import Cast
 from sweet_rl.preferences.candidates import Candidates, candidates_from_rows, write_turns
 from sweet_rl.preferences.credit import own_turns, turn_digest
 from sweet_rl.preferences.pairs import key_of, twice
-from sweet_rl.records import Journal, read_rows, trajectories_from_rows
-from sweet_rl.runs import check_settings
-from sweet_rl.runs.facts import identity_of, maker_of
+from sweet_rl.records import Journal, read_rows, replace_file, trajectories_from_rows
+from sweet_rl.runs import check_settings, new_file
+from sweet_rl.runs.facts import identity_of, maker_of, now
 from sweet_rl.types import Json, Trajectory
 from sweet_rl.worlds import Options, World, options_of, world_of
 
@@ -234,17 +234,49 @@ def _recorded(source: str, world: World, options: Options, grader: str) -> list[
 
 @group("Comparing")
 class ComparingFlags(Overwriting):
-    measured_path: str = flag(REQUIRED, "file of sweet-rl credit measure.")
-    report_path: str | None = flag(
-        None, "JSON file for the numbers; default STEM.compared.json beside the measured file."
+    html: str | None = flag(
+        None, "also write a page, such as credit.html, and its numbers as JSON beside it (.json)."
     )
 
 
-@recorded("credit compare", reads=("measured_path",))
-@stage("measured_path")
-def compare(flags: ComparingFlags, /, *scores: str) -> None:
+@recorded("credit compare")
+@stage(helps={"overwrite": "replace the page and its JSON file if they exist."})
+def compare(flags: ComparingFlags, /, *paths: str) -> None:
     """Hold the scores of methods against what turns were worth.
 
+    For each method: the rank correlation of its scores with measured worth, the AUC over turns that are clearly good or
+    bad, and its cost. Over candidates also the value that is lost when the candidate with the highest score is taken,
+    and how often that one repeats an earlier turn. Rows are joined by turn; scores of other texts are refused.
+
+    The smallest comparison: sweet-rl credit compare run.measured.jsonl run.credit.critic.jsonl --html credit.html
+
     Args:
-        scores: files of sweet-rl credit score on the same trajectories or candidates.
+        flags: where to.
+        paths: the file of sweet-rl credit measure, then files of scores of the same trajectories or candidates.
     """
+    if len(paths) < 2:
+        raise UsageError(
+            "Name a measured file and a file of scores: sweet-rl credit compare run.measured.jsonl SCORES"
+        )
+    from sweet_rl.credit.compare import compared, page_of, text_of
+
+    page = None if flags.html is None else Path(flags.html)
+    for place in () if page is None else (page, page.with_suffix(".json")):
+        new_file(place, "html", overwrite=flags.overwrite)
+        if page == place and page.suffix != ".html":
+            raise UsageError(
+                f"--html {flags.html!r} must end in .html; the numbers are written beside it as .json."
+            )
+    for path in paths:
+        tracking.reads("paths", path)
+    numbers = compared(paths[0], paths[1:])
+    print(text_of(numbers))
+    if page is not None:
+        made = {"made": now()[:10], "command": tracking.current().command or ""}
+        for place, text in (
+            (page, page_of(numbers, **made)),
+            (page.with_suffix(".json"), json.dumps(made | numbers, indent=1) + "\n"),
+        ):
+            tracking.writes(place)
+            replace_file(place, [text.encode("utf-8", "replace")])
+        print(f"\nThe page is {page}, its numbers are in {page.with_suffix('.json')}.")

@@ -1,0 +1,341 @@
+"""How well scores of turns tell what turns were worth: rank correlation, AUC, value lost by the top pick, calibration, cost.
+
+Intervals are a bootstrap's over dialogues, since turns of one dialogue are not independent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+from statistics import StatisticsError, correlation, fmean, linear_regression, pvariance
+from typing import Any, Final, NamedTuple
+
+from sweet_rl.errors import DataError, UsageError
+from sweet_rl.preferences.credit import turn_digest
+from sweet_rl.preferences.pairs import KEY_FIELDS, TurnKey, key_of, twice
+from sweet_rl.records import read_rows
+from sweet_rl.statistics import Z
+from sweet_rl.types import Json
+from sweet_rl.version import __version__
+from sweet_rl.viewer.export import from_template
+
+_VIEWS: Final = {"hidden": "critic, with solution", "without_hidden": "critic, blind"}
+"""What the views of a critic's file are called beside other methods."""
+_DRAWS, _MOST, _FEWEST = (
+    1000,
+    2_000_000,
+    10,
+)  # resamples, turns drawn for all of them; turns that a part needs
+_NONE: Final = "-"
+
+
+class Turn(NamedTuple):
+    """A measured turn, or one of the candidates of a turn, and what methods say of it."""
+
+    worth: float
+    low: float
+    high: float
+    kind: str
+    position: int
+    repeat: bool
+    scores: Mapping[str, float]
+
+    @property
+    def clear(self) -> int:
+        """1 or -1 where the interval excludes 0."""
+        return (self.low > 1e-9) - (self.high < -1e-9)
+
+
+Group = Sequence[Turn]
+"""The turns of a dialogue, or the candidates of a turn."""
+Measure = Callable[[Sequence[Group]], float | None]
+
+
+def joined(
+    measured: str, scores: Sequence[str]
+) -> tuple[list[list[Group]], dict[str, float | None], Mapping[str, Json]]:
+    """What was measured with the scores of these files, by dialogue; each method's tokens a turn; how it was measured.
+
+    Raises:
+        DataError: a row lacks what it needs, or is of another text.
+        UsageError: the files have nothing in common.
+    """
+    found, said = dict[TurnKey, tuple[int, Any]](), defaultdict[TurnKey, dict[str, Any]](dict)
+
+    def wrong(path: str, line: int, field: str, problem: str, repair: str) -> DataError:
+        return DataError(problem, path=path, line=line, field=field, repair=repair)
+
+    for line, row in read_rows(measured):
+        if "measured" not in row:
+            raise wrong(
+                measured, line, "measured", "is not there", "Make the file with sweet-rl credit measure."
+            )
+        if (key := key_of(row)) in found:
+            raise twice(measured, line, ", ".join(KEY_FIELDS), key, found[key][0])
+        found[key] = line, row
+        if row["settings"] != (first := next(iter(found.values()))[1]["settings"]):
+            raise wrong(
+                measured,
+                line,
+                "settings",
+                f"differ from those of earlier rows, {first}",
+                "Compare each by itself.",
+            )
+    tokens = dict[str, list[float | None]]()
+    for path in scores:
+        known = 0
+        for line, row in read_rows(path):
+            views = {name: row[way]["advantage"] for way, name in _VIEWS.items() if way in row}
+            views |= {"critic": row["judge_result"]} if "judge_result" in row else {}
+            own = row.get("scores") or views
+            if not own:
+                raise wrong(
+                    path, line, "scores", "are not there", "Make the file with sweet-rl credit score."
+                )
+            if (key := key_of(row)) not in found:
+                continue
+            digest = row.get("turn_digest") or turn_digest(row["input"], *row["additional_outputs"])
+            if digest != found[key][1]["turn_digest"]:
+                problem = f"is of another text than turn {key[2]} of {key[:2]} in {measured!r}"
+                raise wrong(path, line, "turn_digest", problem, "Score the file that was measured.")
+            known += 1
+            for method, value in own.items():
+                name = method if method not in said[key] else f"{method} ({Path(path).stem})"
+                said[key][name] = value
+                tokens.setdefault(name, []).append((row.get("cost") or {}).get(method))
+        if not known:
+            raise UsageError(
+                f"{path!r} scores no turn that {measured!r} measures: they are of other trajectories."
+            )
+    if not found or not tokens:
+        raise UsageError(
+            f"{measured!r} has no rows, or no file of scores is named: sweet-rl credit score makes one."
+        )
+    dialogues = defaultdict[tuple[Any, ...], list[Group]](list)
+    for key, (_, row) in found.items():
+        dialogues[key[:2]].append(list(_turns_of(row, said[key], key[2])))
+    cost = {
+        name: fmean(one for one in many if one is not None) if any(many) else None
+        for name, many in tokens.items()
+    }
+    return list(dialogues.values()), cost, first
+
+
+def _turns_of(row: Mapping[str, Json], said: Mapping[str, Any], position: int) -> Iterable[Turn]:
+    got = row["measured"]
+    sampled = "candidates" in got
+    for place, one in enumerate(got["candidates"] if sampled else [got]):
+        names = ("advantage", "advantage_low", "advantage_high") if sampled else ("advantage", "low", "high")
+        of_this = {
+            name: value[place] if sampled and value is not None else value for name, value in said.items()
+        }
+        kind, repeat = (row[name][place] if sampled else row[name] for name in ("kind", "repeat"))
+        numbers = [one[name] for name in names]
+        yield Turn(
+            *numbers,
+            kind,
+            position,
+            repeat,
+            {name: value for name, value in of_this.items() if value is not None},
+        )
+
+
+# ---- measures
+
+
+def ranks(values: Sequence[float]) -> list[float]:
+    """Ranks from 1 on; equal values share the mean of theirs."""
+    places = defaultdict[float, list[int]](list)
+    for place, value in enumerate(sorted(values), start=1):
+        places[value].append(place)
+    return [fmean(places[value]) for value in values]
+
+
+def spearman(method: str, groups: Iterable[Group]) -> float | None:
+    """Rank correlation of a method's scores with worth."""
+    known = [(one.scores[method], one.worth) for group in groups for one in group if method in one.scores]
+    try:
+        return correlation(*map(ranks, zip(*known, strict=True)))
+    except (StatisticsError, TypeError):  # fewer than two, or all alike
+        return None
+
+
+def auc(method: str, groups: Iterable[Group]) -> float | None:
+    """The chance that a clearly good turn scores above a clearly bad one: those whose interval excludes 0."""
+    known = [one for group in groups for one in group if method in one.scores and one.clear]
+    number = sum(one.clear > 0 for one in known)
+    if not 0 < number < len(known):
+        return None
+    places = ranks([one.scores[method] for one in known])
+    sums = math.fsum(place for place, one in zip(places, known, strict=True) if one.clear > 0)
+    return (sums - number * (number + 1) / 2) / (number * (len(known) - number))
+
+
+def picked(method: str, what: str, states: Iterable[Group], *, repeats: bool = True) -> float | None:
+    """Of the candidates with the highest score, on average over states: value `lost` against the best, or by a `random` pick;
+    share of `repeats`; Spearman `within` a state.
+
+    The best is the one with the highest measured mean, in part by luck: losses are a little too large, by as much for all methods.
+    """
+    found = list[float | None]()
+    for state in states:
+        known = [one for one in state if method in one.scores and (repeats or not one.repeat)]
+        if len(known) < 2:
+            continue
+        top, best = max(one.scores[method] for one in known), max(one.worth for one in known)
+        chosen = [one for one in known if one.scores[method] == top]
+        match what:
+            case "lost" | "random":
+                found.append(best - fmean(one.worth for one in (chosen if what == "lost" else known)))
+            case "repeats":
+                found.append(fmean(one.repeat for one in chosen))
+            case _:
+                found.append(spearman(method, [known]))
+    values = [one for one in found if one is not None]
+    return fmean(values) if values else None
+
+
+def _estimate(dialogues: Sequence[Sequence[Group]], of: Measure) -> dict[str, float | None]:
+    """A measure over dialogues, with the percentile interval of a bootstrap over them."""
+    value, number = (
+        of([group for one in dialogues for group in one]),
+        sum(len(group) for one in dialogues for group in one),
+    )
+    draws, rng = max(100, min(_DRAWS, _MOST // max(1, number))), Random(0)
+    drawn = [
+        of([group for one in rng.choices(dialogues, k=len(dialogues)) for group in one])
+        for _ in range(draws if value is not None and len(dialogues) > 2 else 0)
+    ]
+    found = sorted(one for one in drawn if one is not None)
+    cut = int(0.025 * len(found))
+    return {"value": value, "low": found[cut] if found else None, "high": found[-1 - cut] if found else None}
+
+
+def compared(measured: str, scores: Sequence[str]) -> dict[str, Any]:
+    """The numbers of every method, best first. Errors as of `joined`."""
+    dialogues, cost, settings = joined(measured, scores)
+    states = [group for one in dialogues for group in one]
+    turns, sampled = [turn for group in states for turn in group], len(states) < sum(map(len, states))
+    methods: dict[str, Any] = {}
+    for name, tokens in cost.items():
+        measures: dict[str, Measure] = {"spearman": partial(spearman, name), "auc": partial(auc, name)}
+        if sampled:
+            measures |= {what: partial(picked, name, what) for what in ("lost", "repeats", "within")}
+            measures["lost_without_repeats"] = partial(picked, name, "lost", repeats=False)
+        known = sorted((one.scores[name], one.worth) for one in turns if name in one.scores)
+        own: dict[str, Any] = {"turns": len(known), "tokens": tokens}
+        own |= {what: _estimate(dialogues, measure) for what, measure in measures.items()}
+        parts = defaultdict[str, list[Turn]](list)
+        for one in turns:
+            parts[f"turn {one.position + 1}"].append(one)
+            parts[{"last": "last turns", "turn": "other turns"}.get(one.kind, f"{one.kind} turns")].append(
+                one
+            )
+        own["parts"] = {
+            part: {"turns": len(some), "spearman": spearman(name, [some]), "auc": auc(name, [some])}
+            for part, some in sorted(parts.items())
+            if len(some) >= _FEWEST
+        }
+        line = None
+        if len({score for score, _ in known}) > 1 and len(known) >= _FEWEST:
+            line = linear_regression(*zip(*known, strict=True))
+        cuts = [round(len(known) * part / 5) for part in range(6)] if line else []
+        fifths = [[fmean(values) for values in zip(*known[a:b], strict=True)] for a, b in pairwise(cuts)]
+        calibration = {"slope": line and line.slope, "intercept": line and line.intercept, "fifths": fifths}
+        methods[name] = own | {"calibration": calibration}
+    main, sign = ("lost", 1) if sampled else ("spearman", -1)
+
+    def place(name: str) -> tuple[bool, float]:
+        value = methods[name][main]["value"]
+        return value is None, sign * (value or 0.0)
+
+    numbers: dict[str, Any] = {"measured": measured, "scores": list(scores), "settings": settings}
+    numbers |= {"dialogues": len(dialogues), "states": len(states) if sampled else None, "turns": len(turns)}
+    error, spread = (
+        fmean(((one.high - one.low) / (2 * Z)) ** 2 for one in turns),
+        pvariance([one.worth for one in turns]),
+    )
+    numbers |= {"clear": sum(map(bool, (one.clear for one in turns))), "random": None}
+    numbers["most"] = math.sqrt(max(0.0, 1 - error / spread)) if spread > 0 else None
+    if sampled:
+        numbers["random"] = picked(next(iter(methods)), "random", states)
+    return numbers | {"methods": {name: methods[name] for name in sorted(methods, key=place)}}
+
+
+# ---- shown
+
+
+def cell(value: Any, digits: int = 2) -> str:
+    """A number, or an estimate with its interval; a hyphen where there is none."""
+    if not isinstance(value, Mapping):
+        return _NONE if value is None else f"{value:,.{digits}f}"
+    text, low, high = (cell(value[name], digits) for name in ("value", "low", "high"))
+    return text if low == _NONE else f"{text} [{low}, {high}]"
+
+
+def table(numbers: Mapping[str, Any]) -> list[list[str]]:
+    """Heads, then a row for each method."""
+    of_states = {
+        "lost": ("value lost", 3),
+        "repeats": ("repeats picked", 2),
+        "lost_without_repeats": ("lost without repeats", 3),
+    }
+    columns = {
+        "turns": ("turns", 0),
+        **(of_states | {"within": ("Spearman in a state", 2)} if numbers["states"] else {}),
+    }
+    columns |= {
+        "spearman": ("Spearman", 2),
+        "auc": ("AUC", 2),
+        "slope": ("slope", 3),
+        "tokens": ("tokens a turn", 0),
+    }
+    rows = [["method", *(head for head, _ in columns.values())]]
+    for name, one in numbers["methods"].items():
+        known = one | one["calibration"]
+        rows.append([name, *(cell(known[column], digits) for column, (_, digits) in columns.items())])
+    return rows
+
+
+def headline(numbers: Mapping[str, Any]) -> str:
+    """What was measured, in a few sentences."""
+    of_states = f" candidates of {numbers['states']:,}" if numbers["states"] else ""
+    text = f"{numbers['turns']:,}{of_states} turns in {numbers['dialogues']:,} dialogues, of which {numbers['clear']:,} are clearly "
+    text += "better or worse than what the policy does on average."
+    if numbers["most"] is not None:
+        text += f" The error of the measurement leaves room for a correlation of about {numbers['most']:.2f}."
+    return text if numbers["random"] is None else f"{text} A random pick loses {numbers['random']:.3f}."
+
+
+def text_of(numbers: Mapping[str, Any]) -> str:
+    """The table that is printed."""
+    rows = table(numbers)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    cells = [[row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])] for row in rows]
+    return "\n".join([headline(numbers), "", *map("  ".join, cells)])
+
+
+def page_of(numbers: Mapping[str, Any], **made: str) -> str:
+    """The same as an HTML page, with a picture of each method's calibration."""
+    worth = [
+        0.0,
+        *(point[1] for one in numbers["methods"].values() for point in one["calibration"]["fifths"]),
+    ]
+    about: dict[str, Any] = {
+        "title": "What turns were worth, and what methods believe",
+        "style": "compare.css",
+    }
+    about |= {
+        "rows": table(numbers),
+        "headline": headline(numbers),
+        "ends": (min(worth), max(worth)),
+        "cell": cell,
+    }
+    return from_template(
+        "sweet_rl.credit", "compare.html", **about, numbers=numbers, version=__version__, **made
+    )
