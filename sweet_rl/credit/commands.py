@@ -33,19 +33,15 @@ class MeasuringFlags(SavedPath, BatchSize, GraderName, Seeded, Resumable):
         None, "file for the measured turns; default: --saved_path with .measured.jsonl in place of .jsonl."
     )
     trajectories: str | None = flag(
-        None, "for sampled candidates: the trajectory file that they were sampled from; default: as recorded."
+        None, "for candidates: the trajectory file that they were sampled from; default: as recorded."
     )
-    world: str | None = flag(
-        None,
-        "world of the episodes, if their record does not tell: its name, or module:ATTRIBUTE.",
-        aliases=("task_type",),
-    )
+    world: str | None = flag(None, "world of the episodes, where no record names it.", aliases=("task_type",))
     measure: Literal["reward", "success"] = flag(
         "reward",
-        "what a state is worth: the mean reward of the episodes that go on from it, or their share of successes.",
+        "what a state is worth: the mean reward of the episodes that go on from it, or their success.",
     )
     target_error: float = flag(
-        0.1, "wanted half-width of each turn's 95 % interval, in units of --measure.", above=0
+        0.1, "wanted half-width of each 95 % interval, in units of --measure.", above=0
     )
     continuations: int | None = flag(
         None, "continuations of every state, instead of as many as --target_error needs.", at_least=2
@@ -54,39 +50,35 @@ class MeasuringFlags(SavedPath, BatchSize, GraderName, Seeded, Resumable):
 
 
 def _settled(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """The flags, where they say nothing as the episodes were played."""
-    source = str(flags["trajectories"] or flags["saved_path"])
+    """The flags; what they leave open is as the episodes were played."""
+    source, given = str(flags["trajectories"] or flags["saved_path"]), given_flags.get()
     first: Mapping[str, Json] = next((row for _, row in read_rows(source)), {})
     record = maker_of(Path(source)) or {}
+    played = dict(record.get("settings") or {})
     if "additional_outputs" in first:
-        source = str((record.get("settings") or {}).get("input_path") or "")
+        source = str(played.get("input_path"))
         if not Path(source).is_file():
+            problem = (
+                f"{flags['saved_path']!r} holds candidates, which do not say how their episodes were played."
+            )
             raise UsageError(
-                f"{flags['saved_path']!r} holds candidates, which do not say how their episodes were played. Name the "
-                "trajectory file that they were sampled from with --trajectories."
+                f"{problem} Name the trajectory file that they were sampled from with --trajectories."
             )
         return _settled({**flags, "trajectories": source})
-    played = record.get("settings") or {} if record.get("stage") in {"simulate_interactions", "eval"} else {}
+    played = played if record.get("stage") in {"simulate_interactions", "eval"} else {}
     played |= (first.get("provenance") or {}).get("settings") or {}
+    played["max_turns"] = played.get("max_steps")
     world = flags["world"] or played.get("world") or played.get("task_type")
     if world is None:
         raise UsageError(f"{source!r} does not say of which world its episodes are: name it with --world.")
-    if "max_steps" in played:
-        played["max_turns"] = played["max_steps"]
-    kinds: list[Any] = [HumanFlags]
-    agents = [played.get("agent_model"), flags["agent_model"]]
-    if all(agents) and len(set(map(identity_of, agents))) == 1:
-        kinds.append(PlayerFlags)
-    known = {one.name for kind in kinds for one in flags_of(kind)} - {"agent", "agent_model", "oracle"}
-    usual = {one.name: one.default for one in flags_of(PlayerFlags) + flags_of(HumanFlags)}
-    given = given_flags.get()
-    recorded = {
-        name: value
-        for name, value in played.items()
-        if name in known and name not in given and flags.get(name) == usual[name]
+    agents = {identity_of(one) for one in (played.get("agent_model"), flags["agent_model"]) if one}
+    known = {
+        one.name: one for one in (*flags_of(HumanFlags), *(flags_of(PlayerFlags) if len(agents) == 1 else ()))
     }
+    open_ = {name for name, one in known.items() if name not in given and flags.get(name) == one.default}
+    then = {name: played[name] for name in open_ - {"agent", "agent_model"} if name in played}
     options = options_of(world_of(world), played)
-    return {**flags, **recorded, "trajectories": source, "world": world, "options": options}
+    return {**flags, **then, "trajectories": source, "world": world, "options": options}
 
 
 def _facets(flags: Mapping[str, Any]) -> Facets:
@@ -131,22 +123,16 @@ def measure(flags: MeasuringFlags, agent: PlayerFlags, human: HumanFlags, /) -> 
     tracking.logs_to(flags.destination())
     settled = _settled({**vars(flags), **vars(agent), **vars(human)})
     world, options, source = world_of(settled["world"]), settled["options"], str(settled["trajectories"])
-    cast = Cast(
-        world=world,
-        options=options,
-        agent=built(PlayerFlags, settled),
-        human=built(HumanFlags, settled),
-        seed=flags.seed,
-    )
+    players: dict[str, Any] = {"agent": built(PlayerFlags, settled), "human": built(HumanFlags, settled)}
+    cast = Cast(world=world, options=options, seed=flags.seed, **players)
     cast.check()
     if cast.engine not in {OWN, "scripted"} and cast.agent.temperature == 0:
         raise UsageError(
             "--temperature 0: a greedy policy plays every continuation alike, so there is nothing to take the mean of. "
             "Measure with the temperature that the policy is sampled with."
         )
-    recorded = _recorded(source, world, options, flags.grader)
+    recorded, fixed = _recorded(source, world, options, flags.grader), flags.continuations
     settings: dict[str, Json] = {"policy": identity_of(cast.agent.agent_model), "world": world.name}
-    fixed = flags.continuations
     settings |= {"measure": flags.measure, "target_error": None if fixed else flags.target_error}
     settings |= {"continuations": fixed, "max_continuations": None if fixed else flags.max_continuations}
     own = world.settings(options) | cast.human_settings() | cast.agent_settings()
@@ -154,22 +140,21 @@ def measure(flags: MeasuringFlags, agent: PlayerFlags, human: HumanFlags, /) -> 
     bounds = (0.0, 1.0) if flags.measure == "success" else world.scores.range(world.turns(options))
     plan = Plan(target=flags.target_error, fixed=fixed, most=flags.max_continuations, bounds=bounds)
     rows = list(read_rows(flags.saved_path))
-    by_key, jobs = {one.key: one for one in recorded}, list[tuple[Trajectory, list[Candidates]]]()
+    jobs: list[tuple[Trajectory, list[Candidates]]] = [(one, own_turns(one)) for one in recorded]
     if rows and "additional_outputs" in rows[0][1]:
-        for row in candidates_from_rows(rows, path=flags.saved_path):
-            if row.key[:2] in by_key and row.candidates:
-                jobs.append((by_key[row.key[:2]], [row]))
-    else:
-        jobs = [(one, own_turns(one)) for one in recorded]
+        by_key, sampled = (
+            {one.key: one for one in recorded},
+            candidates_from_rows(rows, path=flags.saved_path),
+        )
+        jobs = [(by_key[row.key[:2]], [row]) for row in sampled if row.key[:2] in by_key and row.candidates]
     turns = [turn for _, some in jobs for turn in some]
     if not turns:
         raise UsageError(
             f"{flags.saved_path!r} has no turns of episodes that were played to their end and graded."
         )
     digests = {turn.key: turn_digest(turn.prompt, *(one.text for one in turn.candidates)) for turn in turns}
-    recorder = Recorder(
-        cast, recorded, plan, settings, grader=flags.grader, at_once=options.at_once(flags.batch_size)
-    )
+    how: dict[str, Any] = {"grader": flags.grader, "at_once": options.at_once(flags.batch_size)}
+    recorder = Recorder(cast, recorded, plan, settings, **how)
 
     async def work(todo: list[Candidates], journal: Journal, bar: Bar, _: None) -> None:
         wanted = {turn.key for turn in todo}
@@ -203,28 +188,23 @@ def _recorded(source: str, world: World, options: Options, grader: str) -> list[
         DataError: an episode is in the file twice.
     """
     numbered = list(read_rows(source))
-    found, lines = list[Trajectory](), dict[tuple[str, int], int]()
+    found, lines, repair = list[Trajectory](), dict[tuple[str, int], int](), "Measure each run by itself."
     wanted = json.loads(json.dumps(world.settings(options), default=str))
     for (line, _), one in zip(numbered, trajectories_from_rows(numbered, path=source), strict=True):
+        where = f"{source!r}, line {line}"
         if (first := lines.setdefault(one.key, line)) != line:
             raise twice(source, line, "task_id, sample_index", one.key, first)
         if one.failed or one.cannot_be_graded:
             continue
-        played, where = one.provenance.get("settings") or {}, f"{source!r}, line {line}"
-        check_settings(
-            {name: played.get(name, wanted[name]) for name in wanted},
-            wanted,
-            where,
-            "Measure each run by itself.",
-        )
-        by = str((one.extra.get("graded_with") or {}).get("grader", "tests"))
+        played = one.provenance.get("settings") or {}
+        check_settings({name: played.get(name, wanted[name]) for name in wanted}, wanted, where, repair)
         if one.reward is None:
-            raise UsageError(
-                f"{where}: the episode has no reward. Grade the file first: sweet-rl {world.scores.stage} {source}."
-            )
+            stage = f"sweet-rl {world.scores.stage} {source}"
+            raise UsageError(f"{where}: the episode has no reward. Grade the file first: {stage}.")
+        by = str((one.extra.get("graded_with") or {}).get("grader", "tests"))
         if by not in {"tests", "pages", grader}:
             raise UsageError(
-                f"{where}: the reward is by the grader {by!r}. Pass --grader {by}, so that continuations have the same."
+                f"{where}: the reward is by the grader {by!r}. Pass --grader {by} for continuations."
             )
         found.append(one)
     if not found:
@@ -260,23 +240,21 @@ def compare(flags: ComparingFlags, /, *paths: str) -> None:
         )
     from sweet_rl.credit.compare import compared, page_of, text_of
 
-    page = None if flags.html is None else Path(flags.html)
-    for place in () if page is None else (page, page.with_suffix(".json")):
+    page = Path(flags.html or "credit.html")
+    if page.suffix != ".html":
+        raise UsageError(
+            f"--html {flags.html!r} must end in .html; the numbers are written beside it as .json."
+        )
+    for place in (page, page.with_suffix(".json")) if flags.html else ():
         new_file(place, "html", overwrite=flags.overwrite)
-        if page == place and page.suffix != ".html":
-            raise UsageError(
-                f"--html {flags.html!r} must end in .html; the numbers are written beside it as .json."
-            )
     for path in paths:
         tracking.reads("paths", path)
     numbers = compared(paths[0], paths[1:])
     print(text_of(numbers))
-    if page is not None:
+    if flags.html:
         made = {"made": now()[:10], "command": tracking.current().command or ""}
-        for place, text in (
-            (page, page_of(numbers, **made)),
-            (page.with_suffix(".json"), json.dumps(made | numbers, indent=1) + "\n"),
-        ):
+        told = json.dumps(made | numbers, indent=1)
+        for place, text in ((page, page_of(numbers, **made)), (page.with_suffix(".json"), f"{told}\n")):
             tracking.writes(place)
             replace_file(place, [text.encode("utf-8", "replace")])
         print(f"\nThe page is {page}, its numbers are in {page.with_suffix('.json')}.")

@@ -19,6 +19,7 @@ from sweet_rl.errors import DataError, UsageError
 from sweet_rl.preferences.credit import turn_digest
 from sweet_rl.preferences.pairs import KEY_FIELDS, TurnKey, key_of, twice
 from sweet_rl.records import read_rows
+from sweet_rl.runs import check_settings
 from sweet_rl.statistics import Z
 from sweet_rl.types import Json
 from sweet_rl.version import __version__
@@ -66,83 +67,62 @@ def joined(
         UsageError: the files have nothing in common.
     """
     found, said = dict[TurnKey, tuple[int, Any]](), defaultdict[TurnKey, dict[str, Any]](dict)
-
-    def wrong(path: str, line: int, field: str, problem: str, repair: str) -> DataError:
-        return DataError(problem, path=path, line=line, field=field, repair=repair)
-
+    tokens, first = dict[str, list[float | None]](), dict[str, Json]()
     for line, row in read_rows(measured):
+        where: dict[str, Any] = {"path": measured, "line": line}
         if "measured" not in row:
-            raise wrong(
-                measured, line, "measured", "is not there", "Make the file with sweet-rl credit measure."
-            )
+            repair = "Make the file with sweet-rl credit measure."
+            raise DataError("is not there", **where, field="measured", repair=repair)
         if (key := key_of(row)) in found:
             raise twice(measured, line, ", ".join(KEY_FIELDS), key, found[key][0])
-        found[key] = line, row
-        if row["settings"] != (first := next(iter(found.values()))[1]["settings"]):
-            raise wrong(
-                measured,
-                line,
-                "settings",
-                f"differ from those of earlier rows, {first}",
-                "Compare each by itself.",
-            )
-    tokens = dict[str, list[float | None]]()
+        found[key], first = (line, row), first or row["settings"]
+        check_settings(row["settings"], first, f"{measured!r}, line {line}", "Compare each by itself.")
     for path in scores:
         known = 0
         for line, row in read_rows(path):
-            views = {name: row[way]["advantage"] for way, name in _VIEWS.items() if way in row}
-            views |= {"critic": row["judge_result"]} if "judge_result" in row else {}
-            own = row.get("scores") or views
+            own = {name: row[way]["advantage"] for way, name in _VIEWS.items() if way in row}
+            own |= ({"critic": row["judge_result"]} if "judge_result" in row else {}) | (
+                row.get("scores") or {}
+            )
             if not own:
-                raise wrong(
-                    path, line, "scores", "are not there", "Make the file with sweet-rl credit score."
-                )
+                repair = "Make the file with sweet-rl credit score."
+                raise DataError("are not there", path=path, line=line, field="scores", repair=repair)
             if (key := key_of(row)) not in found:
                 continue
             digest = row.get("turn_digest") or turn_digest(row["input"], *row["additional_outputs"])
             if digest != found[key][1]["turn_digest"]:
                 problem = f"is of another text than turn {key[2]} of {key[:2]} in {measured!r}"
-                raise wrong(path, line, "turn_digest", problem, "Score the file that was measured.")
+                repair = "Score the file that was measured."
+                raise DataError(
+                    problem, path=path, line=line, field="turn_digest", value=digest, repair=repair
+                )
             known += 1
             for method, value in own.items():
                 name = method if method not in said[key] else f"{method} ({Path(path).stem})"
                 said[key][name] = value
                 tokens.setdefault(name, []).append((row.get("cost") or {}).get(method))
         if not known:
-            raise UsageError(
-                f"{path!r} scores no turn that {measured!r} measures: they are of other trajectories."
-            )
+            raise UsageError(f"{path!r} scores no turn of {measured!r}: they are of other trajectories.")
     if not found or not tokens:
-        raise UsageError(
-            f"{measured!r} has no rows, or no file of scores is named: sweet-rl credit score makes one."
-        )
+        raise UsageError(f"{measured!r} has no rows, or no scores are named (sweet-rl credit score).")
     dialogues = defaultdict[tuple[Any, ...], list[Group]](list)
     for key, (_, row) in found.items():
-        dialogues[key[:2]].append(list(_turns_of(row, said[key], key[2])))
-    cost = {
-        name: fmean(one for one in many if one is not None) if any(many) else None
-        for name, many in tokens.items()
-    }
-    return list(dialogues.values()), cost, first
-
-
-def _turns_of(row: Mapping[str, Json], said: Mapping[str, Any], position: int) -> Iterable[Turn]:
-    got = row["measured"]
-    sampled = "candidates" in got
-    for place, one in enumerate(got["candidates"] if sampled else [got]):
+        got, sampled = row["measured"], "candidates" in row["measured"]
         names = ("advantage", "advantage_low", "advantage_high") if sampled else ("advantage", "low", "high")
-        of_this = {
-            name: value[place] if sampled and value is not None else value for name, value in said.items()
-        }
-        kind, repeat = (row[name][place] if sampled else row[name] for name in ("kind", "repeat"))
-        numbers = [one[name] for name in names]
-        yield Turn(
-            *numbers,
-            kind,
-            position,
-            repeat,
-            {name: value for name, value in of_this.items() if value is not None},
-        )
+        group = list[Turn]()
+        for place, one in enumerate(got["candidates"] if sampled else [got]):
+            own = {name: value[place] if sampled and value else value for name, value in said[key].items()}
+            known_scores = {name: value for name, value in own.items() if value is not None}
+            kind, repeat = (row[name][place] if sampled else row[name] for name in ("kind", "repeat"))
+            worth, low, high = (one[name] for name in names)
+            group.append(Turn(worth, low, high, kind, key[2], repeat, known_scores))
+        dialogues[key[:2]].append(group)
+    paid = {name: [one for one in many if one is not None] for name, many in tokens.items()}
+    return (
+        list(dialogues.values()),
+        {name: fmean(many) if many else None for name, many in paid.items()},
+        first,
+    )
 
 
 # ---- measures
