@@ -1,6 +1,6 @@
 """How well scores of turns tell what turns were worth: rank correlation, AUC, value lost by the top pick, calibration, cost.
 
-Intervals are a bootstrap's over dialogues, since turns of one dialogue are not independent.
+Intervals are a bootstrap's over tasks, since turns of a dialogue, and dialogues of a task, are not independent.
 """
 
 from __future__ import annotations
@@ -53,21 +53,21 @@ class Turn(NamedTuple):
 
 
 Group = Sequence[Turn]
-"""The turns of a dialogue, or the candidates of a turn."""
+"""A turn by itself, or the candidates of a turn."""
 Measure = Callable[[Sequence[Group]], float | None]
 
 
 def joined(
     measured: str, scores: Sequence[str]
 ) -> tuple[list[list[Group]], dict[str, float | None], Mapping[str, Json]]:
-    """What was measured with the scores of these files, by dialogue; each method's tokens a turn; how it was measured.
+    """What was measured with the scores of these files, by task; each method's tokens a turn; how it was measured.
 
     Raises:
         DataError: a row lacks what it needs, or is of another text.
         UsageError: the files have nothing in common.
     """
     found, said = dict[TurnKey, tuple[int, Any]](), defaultdict[TurnKey, dict[str, Any]](dict)
-    tokens, first = dict[str, list[float | None]](), dict[str, Json]()
+    tokens, first = dict[str, list[Any]](), dict[str, Json]()
     for line, row in read_rows(measured):
         where: dict[str, Any] = {"path": measured, "line": line}
         if "measured" not in row:
@@ -105,7 +105,7 @@ def joined(
             raise UsageError(f"{path!r} scores no turn of {measured!r}: they are of other trajectories.")
     if not found or not tokens:
         raise UsageError(f"{measured!r} has no rows, or no scores are named (sweet-rl credit score).")
-    dialogues = defaultdict[tuple[Any, ...], list[Group]](list)
+    tasks = defaultdict[str, list[Group]](list)
     for key, (_, row) in found.items():
         got, sampled = row["measured"], "candidates" in row["measured"]
         names = ("advantage", "advantage_low", "advantage_high") if sampled else ("advantage", "low", "high")
@@ -116,13 +116,9 @@ def joined(
             kind, repeat = (row[name][place] if sampled else row[name] for name in ("kind", "repeat"))
             worth, low, high = (one[name] for name in names)
             group.append(Turn(worth, low, high, kind, key[2], repeat, known_scores))
-        dialogues[key[:2]].append(group)
-    paid = {name: [one for one in many if one is not None] for name, many in tokens.items()}
-    return (
-        list(dialogues.values()),
-        {name: fmean(many) if many else None for name, many in paid.items()},
-        first,
-    )
+        tasks[key[0]].append(group)
+    cost = {name: fmean(many) if None not in many else None for name, many in tokens.items()}
+    return list(tasks.values()), cost, first
 
 
 # ---- measures
@@ -180,17 +176,12 @@ def picked(method: str, what: str, states: Iterable[Group], *, repeats: bool = T
     return fmean(values) if values else None
 
 
-def _estimate(dialogues: Sequence[Sequence[Group]], of: Measure) -> dict[str, float | None]:
-    """A measure over dialogues, with the percentile interval of a bootstrap over them."""
-    value, number = (
-        of([group for one in dialogues for group in one]),
-        sum(len(group) for one in dialogues for group in one),
-    )
-    draws, rng = max(100, min(_DRAWS, _MOST // max(1, number))), Random(0)
-    drawn = [
-        of([group for one in rng.choices(dialogues, k=len(dialogues)) for group in one])
-        for _ in range(draws if value is not None and len(dialogues) > 2 else 0)
-    ]
+def _estimate(tasks: Sequence[Sequence[Group]], of: Measure) -> dict[str, float | None]:
+    """A measure, with the percentile interval of a bootstrap over tasks."""
+    number = sum(len(group) for one in tasks for group in one)
+    value, rng = of([group for one in tasks for group in one]), Random(0)
+    draws = max(100, min(_DRAWS, _MOST // number)) if value is not None and len(tasks) > 2 else 0
+    drawn = [of([group for one in rng.choices(tasks, k=len(tasks)) for group in one]) for _ in range(draws)]
     found = sorted(one for one in drawn if one is not None)
     cut = int(0.025 * len(found))
     return {"value": value, "low": found[cut] if found else None, "high": found[-1 - cut] if found else None}
@@ -198,56 +189,55 @@ def _estimate(dialogues: Sequence[Sequence[Group]], of: Measure) -> dict[str, fl
 
 def compared(measured: str, scores: Sequence[str]) -> dict[str, Any]:
     """The numbers of every method, best first. Errors as of `joined`."""
-    dialogues, cost, settings = joined(measured, scores)
-    states = [group for one in dialogues for group in one]
-    turns, sampled = [turn for group in states for turn in group], len(states) < sum(map(len, states))
-    methods: dict[str, Any] = {}
+    tasks, cost, settings = joined(measured, scores)
+    states = [group for one in tasks for group in one]
+    turns = [turn for group in states for turn in group]
+    sampled, methods = len(states) < len(turns), dict[str, Any]()
     for name, tokens in cost.items():
         measures: dict[str, Measure] = {"spearman": partial(spearman, name), "auc": partial(auc, name)}
         if sampled:
             measures |= {what: partial(picked, name, what) for what in ("lost", "repeats", "within")}
             measures["lost_without_repeats"] = partial(picked, name, "lost", repeats=False)
-        known = sorted((one.scores[name], one.worth) for one in turns if name in one.scores)
-        own: dict[str, Any] = {"turns": len(known), "tokens": tokens}
-        own |= {what: _estimate(dialogues, measure) for what, measure in measures.items()}
+        own: dict[str, Any] = {what: _estimate(tasks, measure) for what, measure in measures.items()}
         parts = defaultdict[str, list[Turn]](list)
         for one in turns:
             parts[f"turn {one.position + 1}"].append(one)
-            parts[{"last": "last turns", "turn": "other turns"}.get(one.kind, f"{one.kind} turns")].append(
-                one
-            )
+            parts["other turns" if one.kind == "turn" else f"{one.kind} turns"].append(one)
         own["parts"] = {
             part: {"turns": len(some), "spearman": spearman(name, [some]), "auc": auc(name, [some])}
             for part, some in sorted(parts.items())
             if len(some) >= _FEWEST
         }
-        line = None
-        if len({score for score, _ in known}) > 1 and len(known) >= _FEWEST:
+        known, line = sorted((one.scores[name], one.worth) for one in turns if name in one.scores), None
+        if len(known) >= _FEWEST and known[0][0] < known[-1][0]:
             line = linear_regression(*zip(*known, strict=True))
         cuts = [round(len(known) * part / 5) for part in range(6)] if line else []
-        fifths = [[fmean(values) for values in zip(*known[a:b], strict=True)] for a, b in pairwise(cuts)]
-        calibration = {"slope": line and line.slope, "intercept": line and line.intercept, "fifths": fifths}
-        methods[name] = own | {"calibration": calibration}
+        own |= {"slope": line and line.slope, "intercept": line and line.intercept}
+        own["fifths"] = [list(map(fmean, zip(*known[a:b], strict=True))) for a, b in pairwise(cuts)]
+        methods[name] = own | {"turns": len(known), "tokens": tokens}
     main, sign = ("lost", 1) if sampled else ("spearman", -1)
 
     def place(name: str) -> tuple[bool, float]:
         value = methods[name][main]["value"]
         return value is None, sign * (value or 0.0)
 
+    error = fmean(((one.high - one.low) / (2 * Z)) ** 2 for one in turns)
+    spread = pvariance([one.worth for one in turns])
     numbers: dict[str, Any] = {"measured": measured, "scores": list(scores), "settings": settings}
-    numbers |= {"dialogues": len(dialogues), "states": len(states) if sampled else None, "turns": len(turns)}
-    error, spread = (
-        fmean(((one.high - one.low) / (2 * Z)) ** 2 for one in turns),
-        pvariance([one.worth for one in turns]),
-    )
-    numbers |= {"clear": sum(map(bool, (one.clear for one in turns))), "random": None}
+    numbers |= {"tasks": len(tasks), "states": len(states) if sampled else None, "turns": len(turns)}
+    numbers["clear"] = sum(abs(one.clear) for one in turns)
     numbers["most"] = math.sqrt(max(0.0, 1 - error / spread)) if spread > 0 else None
-    if sampled:
-        numbers["random"] = picked(next(iter(methods)), "random", states)
+    numbers["random"] = picked(next(iter(methods)), "random", states) if sampled else None
     return numbers | {"methods": {name: methods[name] for name in sorted(methods, key=place)}}
 
 
 # ---- shown
+
+_COLUMNS: Final = {
+    "turns": ("turns", 0), "lost": ("value lost", 3), "repeats": ("repeats picked", 2), "lost_without_repeats": ("without repeats", 3),
+    "within": ("Spearman in a state", 2), "spearman": ("Spearman", 2), "auc": ("AUC", 2), "slope": ("slope", 3), "tokens": ("tokens a turn", 0),
+}  # fmt: skip
+"""What a table has of each method: its head, and digits behind the point."""
 
 
 def cell(value: Any, digits: int = 2) -> str:
@@ -260,33 +250,19 @@ def cell(value: Any, digits: int = 2) -> str:
 
 def table(numbers: Mapping[str, Any]) -> list[list[str]]:
     """Heads, then a row for each method."""
-    of_states = {
-        "lost": ("value lost", 3),
-        "repeats": ("repeats picked", 2),
-        "lost_without_repeats": ("lost without repeats", 3),
-    }
-    columns = {
-        "turns": ("turns", 0),
-        **(of_states | {"within": ("Spearman in a state", 2)} if numbers["states"] else {}),
-    }
-    columns |= {
-        "spearman": ("Spearman", 2),
-        "auc": ("AUC", 2),
-        "slope": ("slope", 3),
-        "tokens": ("tokens a turn", 0),
-    }
-    rows = [["method", *(head for head, _ in columns.values())]]
-    for name, one in numbers["methods"].items():
-        known = one | one["calibration"]
-        rows.append([name, *(cell(known[column], digits) for column, (_, digits) in columns.items())])
-    return rows
+    methods = numbers["methods"]
+    columns = {name: one for name, one in _COLUMNS.items() if name in next(iter(methods.values()))}
+    rows = [
+        [name, *(cell(one[what], digits) for what, (_, digits) in columns.items())]
+        for name, one in methods.items()
+    ]
+    return [["method", *(head for head, _ in columns.values())], *rows]
 
 
 def headline(numbers: Mapping[str, Any]) -> str:
     """What was measured, in a few sentences."""
     of_states = f" candidates of {numbers['states']:,}" if numbers["states"] else ""
-    text = f"{numbers['turns']:,}{of_states} turns in {numbers['dialogues']:,} dialogues, of which {numbers['clear']:,} are clearly "
-    text += "better or worse than what the policy does on average."
+    text = f"{numbers['turns']:,}{of_states} turns in {numbers['tasks']:,} tasks; the worth of {numbers['clear']:,} is clearly not 0."
     if numbers["most"] is not None:
         text += f" The error of the measurement leaves room for a correlation of about {numbers['most']:.2f}."
     return text if numbers["random"] is None else f"{text} A random pick loses {numbers['random']:.3f}."
@@ -302,20 +278,12 @@ def text_of(numbers: Mapping[str, Any]) -> str:
 
 def page_of(numbers: Mapping[str, Any], **made: str) -> str:
     """The same as an HTML page, with a picture of each method's calibration."""
-    worth = [
-        0.0,
-        *(point[1] for one in numbers["methods"].values() for point in one["calibration"]["fifths"]),
-    ]
     about: dict[str, Any] = {
-        "title": "What turns were worth, and what methods believe",
-        "style": "compare.css",
-    }
-    about |= {
+        "numbers": numbers,
         "rows": table(numbers),
         "headline": headline(numbers),
-        "ends": (min(worth), max(worth)),
         "cell": cell,
     }
     return from_template(
-        "sweet_rl.credit", "compare.html", **about, numbers=numbers, version=__version__, **made
+        "sweet_rl.credit", "compare.html", style="compare.css", **about, **made, version=__version__
     )
