@@ -10,7 +10,7 @@ from sweet_rl import tracking
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import UsageError, suggestion
 from sweet_rl.flags import Settings, flag, group
-from sweet_rl.flags.shared import Overwriting
+from sweet_rl.flags.shared import HtmlPath, Overwriting
 from sweet_rl.records import replace_file
 from sweet_rl.runs import new_file
 from sweet_rl.runs.facts import now, runs_below
@@ -79,11 +79,7 @@ def runs(flags: RunsFlags, /) -> None:
 
 
 @group("Comparison and output")
-class CompareFlags(Overwriting):
-    html: str | None = flag(
-        None,
-        "also write a page with dialogues side by side, such as comparison.html, and its numbers as JSON beside it (.json).",
-    )
+class CompareFlags(HtmlPath, Overwriting):
     interval: Literal["student", "bootstrap"] = flag(
         "student", "interval of the differences over tasks: Student's t, or a paired bootstrap."
     )

@@ -14,7 +14,17 @@ from sweet_rl.cli.stage import built, given_flags, recorded, stage
 from sweet_rl.commands.simulate_interactions import simulate_interactions
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import REQUIRED, flag, flags_of, group
-from sweet_rl.flags.shared import BatchSize, GraderName, Overwriting, Resumable, SavedPath, Seeded
+from sweet_rl.flags.shared import (
+    BatchSize,
+    GraderName,
+    HtmlPath,
+    OutputPath,
+    Overwriting,
+    Resumable,
+    SavedPath,
+    Seeded,
+    WorldName,
+)
 from sweet_rl.players import ANSWERED, OWN, HumanFlags, PlayerFlags
 from sweet_rl.players.cast import Cast
 from sweet_rl.preferences.candidates import Candidates, candidates_from_rows, write_turns
@@ -28,14 +38,10 @@ from sweet_rl.worlds import Options, World, options_of, world_of
 
 
 @group("Measuring")
-class MeasuringFlags(SavedPath, BatchSize, GraderName, Seeded, Resumable):
-    output_path: str | None = flag(
-        None, "file for the measured turns; default: --saved_path with .measured.jsonl in place of .jsonl."
-    )
+class MeasuringFlags(SavedPath, OutputPath, WorldName, BatchSize, GraderName, Seeded, Resumable):
     trajectories: str | None = flag(
         None, "for candidates: the trajectory file that they were sampled from; default: as recorded."
     )
-    world: str | None = flag(None, "world of the episodes, where no record names it.", aliases=("task_type",))
     measure: Literal["reward", "success"] = flag(
         "reward",
         "what a state is worth: the mean reward of the episodes that go on from it, or their success.",
@@ -67,7 +73,7 @@ def _settled(flags: Mapping[str, Any]) -> dict[str, Any]:
         return _settled({**flags, "trajectories": source})
     played = played if record.get("stage") in {"simulate_interactions", "eval"} else {}
     played |= (first.get("provenance") or {}).get("settings") or {}
-    played["max_turns"] = played.get("max_steps")
+    played |= {"max_turns": played.get("max_steps"), "temp_path": None}
     world = flags["world"] or played.get("world") or played.get("task_type")
     if world is None:
         raise UsageError(f"{source!r} does not say of which world its episodes are: name it with --world.")
@@ -96,12 +102,14 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
     "saved_path",
     "agent_model",
     without=("agent",),
-    defaults={"agent_model": REQUIRED, "batch_size": 512},
+    defaults={"agent_model": REQUIRED, "batch_size": 512, "output_path": "", "world": ""},
     helps={
         "saved_path": "graded trajectories of sweet-rl simulate_interactions, or candidates of sweet-rl sample_best_of_n.",
         "agent_model": "policy that plays on: a folder, a hub name, smollm2, embedded, one of the world's scripted "
         "agents, or with --agent_base_url its name on the server.",
         "batch_size": "continuations in flight at once.",
+        "output_path": "file for the measured turns; default: --saved_path with .measured.jsonl in place of .jsonl.",
+        "world": "world of the episodes, where no record names it.",
         "tokenizer": "folder or name of the tokenizer whose chat template renders the prompts; default: that of the policy.",
     },
     narrow={"agent_model": {"aliases": ("agent",)}},
@@ -213,14 +221,17 @@ def _recorded(source: str, world: World, options: Options, grader: str) -> list[
 
 
 @group("Comparing")
-class ComparingFlags(Overwriting):
-    html: str | None = flag(
-        None, "also write a page, such as credit.html, and its numbers as JSON beside it (.json)."
-    )
+class ComparingFlags(HtmlPath, Overwriting):
+    pass
 
 
 @recorded("credit compare")
-@stage(helps={"overwrite": "replace the page and its JSON file if they exist."})
+@stage(
+    helps={
+        "overwrite": "replace the page and its JSON file if they exist.",
+        "html": "also write a page, such as credit.html, and its numbers as JSON beside it (.json).",
+    }
+)
 def compare(flags: ComparingFlags, /, *paths: str) -> None:
     """Hold the scores of methods against what turns were worth.
 

@@ -182,6 +182,14 @@ Job = tuple[Trajectory, Sequence[Candidates]]
 """An episode with its turns, or with one of them and its candidates."""
 
 
+class _Numbered(dict[tuple[str, int], int]):
+    """The repeats of episodes, by which worlds name pictures: another one each time, as those played on share their seed."""
+
+    def get(self, *_: Any) -> int:
+        self["", 0] += 1
+        return self["", 0]
+
+
 @dataclass(eq=False)
 class Recorder:
     """Plays on from states, in the world and with the human of the recorded episodes, and makes rows of what they were worth.
@@ -225,7 +233,8 @@ class Recorder:
                 stack.push_async_callback(asked.close)
                 user = Remembering(asked, self.recorded)
             tasks = list({one.task.task_id: one.task for one, _ in jobs}.values())
-            opening = cast.opened(tasks, concurrency=self.at_once, path=folder / "episodes.jsonl", user=user)
+            where: dict[str, Any] = {"path": folder / "episodes.jsonl", "samples": _Numbered({("", 0): 0})}
+            opening = cast.opened(tasks, concurrency=self.at_once, user=user, **where)
             playing = await stack.enter_async_context(opening)
             grading: dict[str, Any] = {} if self.grader == "auto" else {"grader": self.grader}
             self._grades = grading_as_they_end(grading_of(cast.options, grading, folder=folder))

@@ -81,6 +81,14 @@ class OutputDir(Settings):
     output_dir: str = flag(REQUIRED, "folder for all outputs.")
 
 
+@group("Comparison and output")
+class HtmlPath(Settings):
+    html: str | None = flag(
+        None,
+        "also write a page with dialogues side by side, such as comparison.html, and its numbers as JSON beside it (.json).",
+    )
+
+
 @group("Inputs and outputs")
 class TempPath(Settings):
     temp_path: str | None = flag(None, "folder of pictures.", shown="all")

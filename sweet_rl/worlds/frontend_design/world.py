@@ -5,7 +5,6 @@ Published behaviour: docs/published/sweet_rl.md#frontend-design, #in-episodes, #
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import tempfile
@@ -57,8 +56,6 @@ class PictureFolder:
         which = "target"
         if seed is not None:
             which = f"{self._samples.get((task.task_id, seed), f'seed{seed}')}_{turn}"
-            if not self._samples:  # episodes that are played on share their seed, and not their pictures
-                which += f"_{hashlib.sha256(image).hexdigest()[:16]}"
         path = self._folder / f"{name}_{which}.png"
         if not (path.is_file() and path.read_bytes() == image):
             from sweet_rl.records import replace_file  # which --help does not load
