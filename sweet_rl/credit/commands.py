@@ -13,18 +13,7 @@ from sweet_rl.cli.progress import Bar, judge_failed
 from sweet_rl.cli.stage import built, given_flags, recorded, stage
 from sweet_rl.commands.simulate_interactions import simulate_interactions
 from sweet_rl.errors import UsageError
-from sweet_rl.flags import REQUIRED, flag, flags_of, group
-from sweet_rl.flags.shared import (
-    BatchSize,
-    GraderName,
-    HtmlPath,
-    OutputPath,
-    Overwriting,
-    Resumable,
-    SavedPath,
-    Seeded,
-    WorldName,
-)
+from sweet_rl.flags import REQUIRED, flag, flags_of, group, shared
 from sweet_rl.players import ANSWERED, OWN, HumanFlags, PlayerFlags
 from sweet_rl.players.cast import Cast
 from sweet_rl.preferences.candidates import Candidates, candidates_from_rows, write_turns
@@ -38,19 +27,24 @@ from sweet_rl.worlds import Options, World, options_of, world_of
 
 
 @group("Measuring")
-class MeasuringFlags(SavedPath, OutputPath, WorldName, BatchSize, GraderName, Seeded, Resumable):
+class MeasuringFlags(
+    shared.SavedPath,
+    shared.OutputPath,
+    shared.WorldName,
+    shared.BatchSize,
+    shared.GraderName,
+    shared.Seeded,
+    shared.Resumable,
+):
     trajectories: str | None = flag(
-        None, "for candidates: the trajectory file that they were sampled from; default: as recorded."
+        None, "of candidates: the file they were sampled for; default: as recorded."
     )
     measure: Literal["reward", "success"] = flag(
-        "reward",
-        "what a state is worth: the mean reward of the episodes that go on from it, or their success.",
+        "reward", "what is measured: mean reward, or share of successes."
     )
-    target_error: float = flag(
-        0.1, "wanted half-width of each 95 % interval, in units of --measure.", above=0
-    )
+    target_error: float = flag(0.1, "wanted half-width of each 95 % interval, in its units.", above=0)
     continuations: int | None = flag(
-        None, "continuations of every state, instead of as many as --target_error needs.", at_least=2
+        None, "of every state, instead of what --target_error needs.", at_least=2
     )
     max_continuations: int = flag(256, "most continuations of a state with --target_error.", at_least=8)
 
@@ -64,11 +58,9 @@ def _settled(flags: Mapping[str, Any]) -> dict[str, Any]:
     if "additional_outputs" in first:
         source = str(played.get("input_path"))
         if not Path(source).is_file():
-            problem = (
-                f"{flags['saved_path']!r} holds candidates, which do not say how their episodes were played."
-            )
+            problem = f"{flags['saved_path']!r} holds candidates, and no record of their episodes."
             raise UsageError(
-                f"{problem} Name the trajectory file that they were sampled from with --trajectories."
+                f"{problem} Name the trajectory file that they were sampled for with --trajectories."
             )
         return _settled({**flags, "trajectories": source})
     played = played if record.get("stage") in {"simulate_interactions", "eval"} else {}
@@ -78,9 +70,8 @@ def _settled(flags: Mapping[str, Any]) -> dict[str, Any]:
     if world is None:
         raise UsageError(f"{source!r} does not say of which world its episodes are: name it with --world.")
     agents = {identity_of(one) for one in (played.get("agent_model"), flags["agent_model"]) if one}
-    known = {
-        one.name: one for one in (*flags_of(HumanFlags), *(flags_of(PlayerFlags) if len(agents) == 1 else ()))
-    }
+    kinds = (HumanFlags, PlayerFlags) if len(agents) == 1 else (HumanFlags,)
+    known = {one.name: one for kind in kinds for one in flags_of(kind)}
     open_ = {name for name, one in known.items() if name not in given and flags.get(name) == one.default}
     then = {name: played[name] for name in open_ - {"agent", "agent_model"} if name in played}
     options = options_of(world_of(world), played)
@@ -110,7 +101,6 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
         "batch_size": "continuations in flight at once.",
         "output_path": "file for the measured turns; default: --saved_path with .measured.jsonl in place of .jsonl.",
         "world": "world of the episodes, where no record names it.",
-        "tokenizer": "folder or name of the tokenizer whose chat template renders the prompts; default: that of the policy.",
     },
     narrow={"agent_model": {"aliases": ("agent",)}},
     only=ANSWERED,
@@ -136,41 +126,36 @@ def measure(flags: MeasuringFlags, agent: PlayerFlags, human: HumanFlags, /) -> 
     cast.check()
     if cast.engine not in {OWN, "scripted"} and cast.agent.temperature == 0:
         raise UsageError(
-            "--temperature 0: a greedy policy plays every continuation alike, so there is nothing to take the mean of. "
-            "Measure with the temperature that the policy is sampled with."
+            "--temperature 0: a greedy policy plays every continuation alike. Name the temperature it is sampled with."
         )
-    recorded, fixed = _recorded(source, world, options, flags.grader), flags.continuations
+    recorded = _recorded(source, world, options, flags.grader)
     settings: dict[str, Json] = {"policy": identity_of(cast.agent.agent_model), "world": world.name}
-    settings |= {"measure": flags.measure, "target_error": None if fixed else flags.target_error}
-    settings |= {"continuations": fixed, "max_continuations": None if fixed else flags.max_continuations}
+    how = ("measure", "target_error", "continuations", "max_continuations", "seed")
     own = world.settings(options) | cast.human_settings() | cast.agent_settings()
-    settings |= {name: value for name, value in own.items() if name != "agent_model"} | {"seed": flags.seed}
+    settings |= {name: own[name] for name in own if name != "agent_model"} | {
+        name: getattr(flags, name) for name in how
+    }
     bounds = (0.0, 1.0) if flags.measure == "success" else world.scores.range(world.turns(options))
-    plan = Plan(target=flags.target_error, fixed=fixed, most=flags.max_continuations, bounds=bounds)
+    plan = Plan(flags.target_error, flags.continuations, flags.max_continuations, bounds)
     rows = list(read_rows(flags.saved_path))
     jobs: list[tuple[Trajectory, list[Candidates]]] = [(one, own_turns(one)) for one in recorded]
     if rows and "additional_outputs" in rows[0][1]:
-        by_key, sampled = (
-            {one.key: one for one in recorded},
-            candidates_from_rows(rows, path=flags.saved_path),
-        )
+        by_key = {one.key: one for one in recorded}
+        sampled = candidates_from_rows(rows, path=flags.saved_path)
         jobs = [(by_key[row.key[:2]], [row]) for row in sampled if row.key[:2] in by_key and row.candidates]
     turns = [turn for _, some in jobs for turn in some]
     if not turns:
-        raise UsageError(
-            f"{flags.saved_path!r} has no turns of episodes that were played to their end and graded."
-        )
+        raise UsageError(f"{flags.saved_path!r} has no turns of episodes that are over and graded.")
     digests = {turn.key: turn_digest(turn.prompt, *(one.text for one in turn.candidates)) for turn in turns}
-    how: dict[str, Any] = {"grader": flags.grader, "at_once": options.at_once(flags.batch_size)}
-    recorder = Recorder(cast, recorded, plan, settings, **how)
+    recorder = Recorder(cast, recorded, plan, settings, flags.grader, options.at_once(flags.batch_size))
 
     async def work(todo: list[Candidates], journal: Journal, bar: Bar, _: None) -> None:
         wanted = {turn.key for turn in todo}
 
         def keep(found: list[dict[str, Json]]) -> None:
-            journal.append([row for row in found if key_of(row) in wanted])
+            journal.append(new := [row for row in found if key_of(row) in wanted])
             bar.set_postfix_str(f"{recorder.stats.episodes:,} continuations", refresh=False)
-            bar.update(len(found))
+            bar.update(len(new))
 
         left = [job for job in jobs if any(turn.key in wanted for turn in job[1])]
         await recorder.run(left, keep, bar.write)
@@ -179,22 +164,14 @@ def measure(flags: MeasuringFlags, agent: PlayerFlags, human: HumanFlags, /) -> 
     output = Path(flags.output_path or saved.with_name(f"{saved.stem}.measured.jsonl"))
     more: dict[str, Any] = {"noun": "turns", "digests": digests}
     write_turns(output, flags, turns, settings, work, field="settings", quiet=flags.quiet, **more)
-    print(f"{len(turns)} turns are in {output}.")
-    if recorder.stats.episodes:
-        print(f"{recorder.stats.episodes:,} continuations were played.")
-    failed, kept = recorder.failed, f"{output} stays as it is: its means are over the others."
-    judge_failed(
-        len(failed), recorder.stats.episodes, next(iter(failed), ""), noun="continuations", kept=kept, flag=""
-    )
+    failed, played = recorder.failed, recorder.stats.episodes
+    print(f"{len(turns)} turns are in {output}. {played:,} continuations were played.")
+    kept = f"Means in {output} are over the others."
+    judge_failed(len(failed), played, failed[:1], noun="continuations", kept=kept, flag="")
 
 
 def _recorded(source: str, world: World, options: Options, grader: str) -> list[Trajectory]:
-    """The episodes of a file that are over and graded.
-
-    Raises:
-        UsageError: they were played by other rules, or are not graded.
-        DataError: an episode is in the file twice.
-    """
+    """The episodes of a file that are over and graded; all have to be played by the same rules."""
     numbered = list(read_rows(source))
     found, lines, repair = list[Trajectory](), dict[tuple[str, int], int](), "Measure each run by itself."
     wanted = json.loads(json.dumps(world.settings(options), default=str))
@@ -211,17 +188,15 @@ def _recorded(source: str, world: World, options: Options, grader: str) -> list[
             raise UsageError(f"{where}: the episode has no reward. Grade the file first: {stage}.")
         by = str((one.extra.get("graded_with") or {}).get("grader", "tests"))
         if by not in {"tests", "pages", grader}:
-            raise UsageError(
-                f"{where}: the reward is by the grader {by!r}. Pass --grader {by} for continuations."
-            )
+            raise UsageError(f"{where}: the reward is by the grader {by!r}: pass --grader {by}.")
         found.append(one)
     if not found:
-        raise UsageError(f"{source!r} has no episodes that were played to their end and graded.")
+        raise UsageError(f"{source!r} has no episodes that are over and graded.")
     return found
 
 
 @group("Comparing")
-class ComparingFlags(HtmlPath, Overwriting):
+class ComparingFlags(shared.HtmlPath, shared.Overwriting):
     pass
 
 

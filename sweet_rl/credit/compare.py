@@ -60,12 +60,7 @@ Measure = Callable[[Sequence[Group]], float | None]
 def joined(
     measured: str, scores: Sequence[str]
 ) -> tuple[list[list[Group]], dict[str, float | None], Mapping[str, Json]]:
-    """What was measured with the scores of these files, by task; each method's tokens a turn; how it was measured.
-
-    Raises:
-        DataError: a row lacks what it needs, or is of another text.
-        UsageError: the files have nothing in common.
-    """
+    """What was measured with the scores of these files, by task; each method's tokens a turn; how it was measured."""
     found, said = dict[TurnKey, tuple[int, Any]](), defaultdict[TurnKey, dict[str, Any]](dict)
     tokens, first = dict[str, list[Any]](), dict[str, Json]()
     for line, row in read_rows(measured):
@@ -188,7 +183,7 @@ def _estimate(tasks: Sequence[Sequence[Group]], of: Measure) -> dict[str, float 
 
 
 def compared(measured: str, scores: Sequence[str]) -> dict[str, Any]:
-    """The numbers of every method, best first. Errors as of `joined`."""
+    """The numbers of every method, best first."""
     tasks, cost, settings = joined(measured, scores)
     states = [group for one in tasks for group in one]
     turns = [turn for group in states for turn in group]
@@ -215,12 +210,9 @@ def compared(measured: str, scores: Sequence[str]) -> dict[str, Any]:
         own |= {"slope": line and line.slope, "intercept": line and line.intercept}
         own["fifths"] = [list(map(fmean, zip(*known[a:b], strict=True))) for a, b in pairwise(cuts)]
         methods[name] = own | {"turns": len(known), "tokens": tokens}
-    main, sign = ("lost", 1) if sampled else ("spearman", -1)
-
-    def place(name: str) -> tuple[bool, float]:
-        value = methods[name][main]["value"]
-        return value is None, sign * (value or 0.0)
-
+    main, sign, last = ("lost", 1, math.inf) if sampled else ("spearman", -1, -2.0)
+    values = {name: one[main]["value"] for name, one in methods.items()}
+    order = sorted(methods, key=lambda name: sign * (last if values[name] is None else values[name]))
     error = fmean(((one.high - one.low) / (2 * Z)) ** 2 for one in turns)
     spread = pvariance([one.worth for one in turns])
     numbers: dict[str, Any] = {"measured": measured, "scores": list(scores), "settings": settings}
@@ -228,7 +220,7 @@ def compared(measured: str, scores: Sequence[str]) -> dict[str, Any]:
     numbers["clear"] = sum(abs(one.clear) for one in turns)
     numbers["most"] = math.sqrt(max(0.0, 1 - error / spread)) if spread > 0 else None
     numbers["random"] = picked(next(iter(methods)), "random", states) if sampled else None
-    return numbers | {"methods": {name: methods[name] for name in sorted(methods, key=place)}}
+    return numbers | {"methods": {name: methods[name] for name in order}}
 
 
 # ---- shown

@@ -35,8 +35,7 @@ FIRST: Final = 8  # continuations of every state in the first round
 GROWTH: Final = 3  # a round brings a state's number to so many times what it was, at most
 _PILOTS: Final = 8  # dialogues by whose first round the cost of all is estimated
 
-Bounds = tuple[float | None, float | None]
-"""The lowest and the highest return, as far as there are such."""
+Bounds = tuple[float | None, float | None]  # the lowest and the highest return, as far as there are such
 
 
 class Interval(NamedTuple):
@@ -80,22 +79,15 @@ def worth(after: State, before: State, bounds: Bounds) -> Interval:
     quadrature (Zou and Donner 2008, Statistics in Medicine 27).
     """
     one, other = after.value(bounds), before.value(bounds)
-    parts = [
-        (found.error**2, len(state.values) - 1)
-        for found, state in ((one, after), (other, before))
-        if found.error
-    ]
+    both = ((one, after), (other, before))
+    parts = [(found.error**2, len(state.values) - 1) for found, state in both if found.error]
     total, half = sum(part for part, _ in parts), 0.0
     if parts:
         freedom = total**2 / sum(part**2 / number for part, number in parts)
         half = student(int(freedom + 1e-9)) * math.sqrt(total)
-    (down, up), (more, less) = (
-        (0.0, 0.0) if it.error else (it.mean - it.low, it.high - it.mean) for it in (one, other)
-    )
-    mean = one.mean - other.mean
-    return Interval(
-        mean, mean - math.hypot(half, down, less), mean + math.hypot(half, up, more), math.sqrt(total)
-    )
+    slack = [(0.0, 0.0) if it.error else (it.mean - it.low, it.high - it.mean) for it, _ in both]
+    (down, up), (more, less), mean = *slack, one.mean - other.mean
+    return Interval(mean, mean - math.hypot(half, down, less), mean + math.hypot(half, up, more))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +113,7 @@ def dialogue_unit(recorded: Trajectory, turns: Sequence[Candidates], end: float)
 
 
 def candidates_unit(recorded: Trajectory, row: Candidates) -> Unit:
-    """A turn's candidates; equal ones are one state.
-
-    Raises:
-        DataError: the turn is not in the episode.
-    """
+    """A turn's candidates; equal ones are one state."""
     turn, own = row.key[2], own_turns(recorded)
     if turn >= len(own) or own[turn].prompt != row.prompt:
         problem = f"is not the prompt of turn {turn} of {row.key[:2]} in the trajectory file"
@@ -143,7 +131,7 @@ def candidates_unit(recorded: Trajectory, row: Candidates) -> Unit:
     return Unit(recorded, states, pairs, [row], candidates=True)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Plan:
     """How often states are played on: `fixed` times each, or until intervals have the half-width `target`."""
 
@@ -172,14 +160,15 @@ class Plan:
                 continue
             both = sum(spreads[place] for place in pair)
             for place in pair:  # a little more where degrees of freedom and rounding leave it too wide
-                least = math.ceil(numbers[place] * 9 / 8) if spreads[place] * 2 > both else 0
+                least = math.ceil(numbers[place] * 9 / 8) if spreads[place] * 2 >= both else 0
                 need = max(least, math.ceil(spreads[place] * both / self.target**2))
                 more[place] = max(more[place], need if numbers[place] else 0)
         return [max(number, min(want, self.most)) for number, want in zip(numbers, more, strict=True)]
 
 
-Job = tuple[Trajectory, Sequence[Candidates]]
-"""An episode with its turns, or with one of them and its candidates."""
+Job = tuple[
+    Trajectory, Sequence[Candidates]
+]  # an episode with its turns, or with one of them and its candidates
 
 
 class _Numbered(dict[tuple[str, int], int]):
@@ -194,11 +183,8 @@ class _Numbered(dict[tuple[str, int], int]):
 class Recorder:
     """Plays on from states, in the world and with the human of the recorded episodes, and makes rows of what they were worth.
 
-    Attributes:
-        settings: what rows say of how they were made; where its `measure` is "success", a return is 1 or 0.
-        grader: of episodes that have no reward when they end; "auto" is the world's.
-        at_once: continuations in flight.
-        failed: the errors of continuations, which count for nothing.
+    `settings` are what rows say of how they were made; where their `measure` is "success", a return is 1 or 0. `failed` are the
+    errors of continuations, which count for nothing.
     """
 
     cast: Cast
@@ -209,24 +195,16 @@ class Recorder:
     at_once: int = 512
     stats: RolloutStats = field(default_factory=RolloutStats)
     failed: list[Failure | None] = field(default_factory=list)
-    _graded: dict[Any, asyncio.Task[float | None]] = field(default_factory=dict)
+    _graded: dict[Any, asyncio.Task[Trajectory]] = field(default_factory=dict)
 
     async def run(
         self, jobs: Sequence[Job], keep: Callable[[list[dict[str, Json]]], None], tell: Callable[[str], None]
     ) -> None:
-        """Measure these; `keep` gets the rows of each when it is done, and `tell` the estimated cost, once.
-
-        Raises:
-            DataError: what is replayed differs from the record.
-            ServiceError: continuations of a state give no return.
-            UsageError: the policy always plays the same way; a grade differs from the recorded one.
-        """
+        """Measure these; `keep` gets the rows of each when it is done, and `tell` the estimated cost, once."""
         cast, together, pilots = self.cast, max(1, self.at_once // 64), list[tuple[Unit, int]]()
         async with AsyncExitStack() as stack:
-            folder, user = (
-                Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sweet_rl_credit_"))),
-                None,
-            )
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sweet_rl_credit_")))
+            user = None
             if cast.human_served or cast.own_human:  # it says again what it said
                 with tracking.role("user"):
                     asked: Any = await cast.make_user(self.at_once)
@@ -240,9 +218,8 @@ class Recorder:
             self._grades = grading_as_they_end(grading_of(cast.options, grading, folder=folder))
             stack.push_async_callback(self._grades.close)
             how: dict[str, Any] = {"make_env": playing.make_env, "seed": cast.seed, "stats": self.stats}
-            play = partial(
-                continuations, policy=playing.policy, concurrency=-(-self.at_once // together), **how
-            )
+            how |= {"policy": playing.policy, "concurrency": -(-self.at_once // together)}
+            play = partial(continuations, **how)
             started = time.monotonic()
 
             def look_at(unit: Unit, wanted: int) -> None:
@@ -252,10 +229,8 @@ class Recorder:
                     return
                 live = [state for one, _ in pilots for state in one.states if state.played and not state.over]
                 if live and all(state.alike for state in live):
-                    raise UsageError(
-                        f"The policy {playing.policy.name!r} went the same way in all continuations of each state, so there is "
-                        "nothing to take the mean of. Name one that draws its turns (--temperature above 0)."
-                    )
+                    always = f"The policy {playing.policy.name!r} went the same way in all continuations of each state."
+                    raise UsageError(f"{always} Name one that draws its turns (--temperature above 0).")
                 episodes = sum(number for _, number in pilots) / len(pilots) * len(jobs)
                 seconds = (time.monotonic() - started) / max(1, self.stats.episodes) * episodes
                 by = f"estimated by the first {len(pilots)} of {len(jobs)}"
@@ -288,22 +263,16 @@ class Recorder:
         said = tuple(message.content for message in one.dialogue_history)
         key = (one.task.task_id, one.answer if self.grader == "auto" else said)
         if key not in self._graded:
-
-            async def grade() -> float | None:
-                return self._value(await self._grades.submit(one))
-
-            self._graded[key] = asyncio.create_task(grade())
-        return await self._graded[key]
+            self._graded[key] = asyncio.create_task(self._grades.submit(one))
+        return self._value(await self._graded[key])
 
     async def _end_of(self, one: Trajectory) -> float:
         """The return of a recorded episode; a UsageError where it was graded otherwise than continuations are."""
         known, by_tests = self._value(one), bool(one.task.test_cases)
         again = await self._return_of(replace(one, reward=None)) if by_tests else known
         if known is None or again is None or abs(again - known) > 1e-9:
-            raise UsageError(
-                f"The reward of {one.key} is {one.reward}, and graded again it is {again}: its file was graded with other settings. "
-                f"Grade it anew: sweet-rl {self.cast.world.scores.stage} FILE --regrade."
-            )
+            problem = f"The reward of {one.key} is {one.reward}, and graded again it is {again}"
+            raise UsageError(f"{problem}: grade the file with the usual settings, by --regrade.")
         return known
 
     async def _measure(
@@ -348,32 +317,29 @@ def rows_of(unit: Unit, plan: Plan, world: World, settings: Mapping[str, Json]) 
         texts, place = [one.text for one in turn.candidates], places[turn.key[2]]
         said = texts if unit.candidates else [history[place].content]
         earlier = {one.content.strip() for one in history[:place] if one.role == "assistant"}
-        kinds, found = list[str](), list[dict[str, Json]]()
-        for text, (after, before) in zip(
-            said, unit.pairs if unit.candidates else [unit.pairs[number]], strict=True
-        ):
+        repeats, kinds, found = (
+            [text.strip() in earlier for text in said],
+            list[str](),
+            list[dict[str, Json]](),
+        )
+        pairs = unit.pairs if unit.candidates else [unit.pairs[number]]
+        for text, (after, before) in zip(said, pairs, strict=True):
             state, first = unit.states[after], unit.states[before]
             good = world.scores.good_turn(unit.recorded.task.ground_truth, history[:place], text)
             kinds.append("last" if state.over else {None: "turn", True: "useful", False: "useless"}[good])
             mean, low, high, _ = worth(state, first, plan.bounds)
+            of_state, own = state.as_row(plan.bounds), {"advantage": mean, "low": low, "high": high}
             if unit.candidates:
-                own = {"advantage": mean, "advantage_low": low, "advantage_high": high}
-                found.append(state.as_row(plan.bounds) | own)
-            else:
-                found.append(
-                    {"advantage": mean, "low": low, "high": high, "after": state.as_row(plan.bounds)}
-                )
-        repeats = [text.strip() in earlier for text in said]
-        labels = (
-            {"kind": kinds, "repeat": repeats}
-            if unit.candidates
-            else {"kind": kinds[0], "repeat": repeats[0]}
-        )
-        measured = {"candidates": found} if unit.candidates else found[0]
-        measured |= {
-            "before": first.as_row(plan.bounds),
-            "allocation": "stopped" if plan.fixed is None else "fixed",
+                own = of_state | {"advantage": mean, "advantage_low": low, "advantage_high": high}
+            found.append(own if unit.candidates else own | {"after": of_state})
+        kind, repeat = (kinds, repeats) if unit.candidates else (kinds[0], repeats[0])
+        measured: dict[str, Json] = {"candidates": found} if unit.candidates else found[0]
+        measured["before"] = first.as_row(plan.bounds)
+        measured["allocation"] = "stopped" if plan.fixed is None else "fixed"
+        row = key_fields(turn.key) | {
+            "turn_digest": turn_digest(turn.prompt, *texts),
+            "kind": kind,
+            "repeat": repeat,
         }
-        row = key_fields(turn.key) | {"turn_digest": turn_digest(turn.prompt, *texts), **labels}
         rows.append(row | {"measured": measured, "settings": dict(settings)})
     return rows

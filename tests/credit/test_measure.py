@@ -128,7 +128,7 @@ def test_world_and_rules_are_those_of_the_record(run):
     assert [row["turn_digest"] for row in rows] == [turn_digest(one["input"], one["output"]) for one in turns]
     said = rows[0]["settings"]
     told = ("policy", "world", "measure", "seed", "target_error", "continuations", "max_steps")
-    assert [said[name] for name in told] == ["wild", "number", "reward", 0, None, 4, 6]
+    assert [said[name] for name in told] == ["wild", "number", "reward", 0, 0.1, 4, 6]
     measure(
         "run.jsonl", "careful", measure="success", output_path="other.jsonl", **FEW
     )  # whose continuations is said
@@ -170,7 +170,7 @@ def changed(run, **fields):
             {"dialogue_history": lambda row: [*row["dialogue_history"][:2], {"role": "user", "content": "??"}, *row["dialogue_history"][3:]]},
             "wild", {}, DataError, "Replaying .* gave a different episode: message 2 was",
         ),
-        ({"stop_reason": "world_failed"}, "wild", {}, UsageError, "no episodes that were played to their end"),
+        ({"stop_reason": "world_failed"}, "wild", {}, UsageError, "no episodes that are over"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_measured_is_refused_with_what_is_needed(run, change, agent, flags, error, says):
