@@ -40,6 +40,8 @@ from sweet_rl.learning.gates import (
     returns_of,
     shown,
     solutions_differ,
+    successes_of,
+    with_interval,
 )
 from sweet_rl.learning.policy import Split, able_agents, play_steps, split_tasks
 from sweet_rl.pipelines.running import run_steps, seconds_of
@@ -374,22 +376,33 @@ def _report(run: Run, split: Split, world: World, chosen: Setting) -> None:
     steps = run.played(run.start, split.test, "start.test.jsonl", **kept)
     steps += run.played(chosen.policy, split.test, "policy.test.jsonl", **kept)
     run.run("The start and the policy play the test tasks.", steps)
-    before, after = (
-        returns_of(load_trajectories(run.path(f"{name}.test.jsonl")), world, name)
-        for name in ("start", "policy")
-    )
-    found = compared(after, before)
+    played = {name: load_trajectories(run.path(f"{name}.test.jsonl")) for name in ("start", "policy")}
+    returns = [returns_of(one, world, name) for name, one in played.items()]
+    successes = [successes_of(one, world) for one in played.values()]
+    measured, (before, after, gained) = _paired(*returns)
+    if all(successes):
+        measured["success"], rates = _paired(*successes, share=True)
+        both = zip((before, after, gained), rates, strict=True)
+        before, after, gained = (f"{text}, success {rate}" for text, rate in both)
     link.unlink(missing_ok=True)
     link.symlink_to(chosen.policy.relative_to(run.folder), target_is_directory=True)
     numbers = dict[str, Any](world=run.flags.world, method=run.flags.method, setting=chosen.name)
-    numbers |= {"minutes": run.used / 60, "tasks": found.tasks}
-    for name, one in (("start", before), ("policy", after)):
-        numbers[name] = mean_over_tasks(list(one.values())).mean
-    numbers |= {"difference": found.mean, "low": found.low, "high": found.high}
+    numbers |= {"minutes": run.used / 60, **measured}
     replace_file(run.path("report.json"), [f"{json.dumps(numbers, indent=1)}\n".encode()])
     print(
-        f"\n{run.flags.method} in {world.name}, {found.tasks} test tasks, {_TEST_REPEATS} episodes each, after {run.used / 60:.0f} minutes:\n"
-        f"  start   {shown(before)}\n  policy  {shown(after)}   ({chosen.name})\n"
-        f"  difference {found.mean:+.3f} [{found.low or 0:+.3f}, {found.high or 0:+.3f}], paired over tasks\n"
+        f"\n{run.flags.method} in {world.name}, {measured['tasks']} test tasks, {_TEST_REPEATS} episodes each, "
+        f"after {run.used / 60:.0f} minutes:\n"
+        f"  start   {before}\n  policy  {after}   ({chosen.name})\n  difference {gained}, paired over tasks\n"
         f"The policy is {link}. Its dialogues: sweet-rl view {run.path('policy.test.jsonl')}"
     )
+
+
+def _paired(start: Returns, policy: Returns, *, share: bool = False) -> tuple[dict[str, Any], list[str]]:
+    """Both means and the paired difference, as numbers and in words; of shares the intervals end where shares do."""
+    found = compared(policy, start, **({"low": -1.0, "high": 1.0} if share else {}))
+    numbers = dict[str, Any](tasks=found.tasks)
+    for name, one in (("start", start), ("policy", policy)):
+        numbers[name] = mean_over_tasks(list(one.values())).mean
+    numbers |= {"difference": found.mean, "low": found.low, "high": found.high}
+    within = {"low": 0.0, "high": 1.0} if share else {}
+    return numbers, [shown(start, **within), shown(policy, **within), with_interval(found)]

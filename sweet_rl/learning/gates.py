@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from sweet_rl.contracts import Env, Policy
 from sweet_rl.errors import UsageError
+from sweet_rl.evaluation.episodes import episodes_of
 from sweet_rl.interface import agrade
 from sweet_rl.learning.continuations import check_replay, continuations
 from sweet_rl.policies.scripted import TeacherPolicy
@@ -91,20 +92,29 @@ def returns_of(episodes: Iterable[Trajectory], world: World, whose: str) -> Retu
     return found
 
 
-def compared(ours: Returns, theirs: Returns) -> Difference:
+def successes_of(episodes: Iterable[Trajectory], world: World) -> Returns:
+    """1 or 0 for every episode, by task; none where the world does not say what a success is."""
+    found = defaultdict[str, list[float]](list)
+    for one in episodes_of(episodes, world).episodes:
+        if one.success is not None:
+            found[one.task].append(one.success)
+    return found
+
+
+def compared(ours: Returns, theirs: Returns, **bounds: float) -> Difference:
     """The paired difference over the tasks that both played."""
     both = sorted(ours.keys() & theirs.keys())
-    return difference([ours[task] for task in both], [theirs[task] for task in both])
+    return difference([ours[task] for task in both], [theirs[task] for task in both], **bounds)
 
 
-def shown(returns: Returns) -> str:
+def shown(returns: Returns, **bounds: float) -> str:
     """A mean over tasks with its interval."""
-    found = mean_over_tasks(list(returns.values()))
+    found = mean_over_tasks(list(returns.values()), **bounds)
     text = f"{found.mean:.3f}"
     return text if found.low is None or found.high is None else f"{text} [{found.low:.3f}, {found.high:.3f}]"
 
 
-def _with_interval(found: Difference) -> str:
+def with_interval(found: Difference) -> str:
     text = f"{found.mean:+.3f}"
     return (
         text if found.low is None or found.high is None else f"{text} [{found.low:+.3f}, {found.high:+.3f}]"
@@ -177,7 +187,7 @@ def plays(start: Sequence[Trajectory], imitated: Habits, floor: Returns, world: 
     yield Gate("it does not repeat itself", not repeats_itself, again, demonstrate)
     returns = returns_of(start, world, "the policy")
     found, seen = compared(returns, floor), set(chain.from_iterable((*returns.values(), *floor.values())))
-    text = f"return {shown(returns)}, of turns by chance {shown(floor)}, difference {_with_interval(found)}"
+    text = f"return {shown(returns)}, of turns by chance {shown(floor)}, difference {with_interval(found)}"
     same = f"Every episode has the return {min(seen):g}: the rewards of {world.name} must depend on what is said."
     yield Gate("it is better than chance", found.sign > 0, text, same if len(seen) == 1 else demonstrate)
 
@@ -291,7 +301,7 @@ def collapsed(habits: Habits, start: Habits) -> str:
 def improved(name: str, best: Returns, start: Returns, tried: Mapping[str, str]) -> Gate:
     """Whether any setting made the policy better on the development tasks without collapsing."""
     found = compared(best, start)
-    text = f"{name}: return {shown(best)} on development tasks, start {shown(start)}, difference {_with_interval(found)}"
+    text = f"{name}: return {shown(best)} on development tasks, start {shown(start)}, difference {with_interval(found)}"
     repair = "Tried: " + "; ".join(f"{setting}: {came}" for setting, came in tried.items()) + ". "
     repair += "Give it more time (--minutes), other dialogues (--seed), or another method."
     return Gate("the policy is better", found.mean > 0, text, repair)

@@ -4,13 +4,17 @@ import json
 import re
 import shutil
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
 from sweet_rl.cli import load
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.learning import chain, gates
+from sweet_rl.records import read_rows
+from sweet_rl.worlds import Scores
 from tests.conftest import ROOT
+from tests.learning import letters
 from tests.tiny_models import save_tiny_gpt2, save_tiny_llama
 
 pytestmark = pytest.mark.usefixtures("small_runs")
@@ -151,6 +155,7 @@ def test_a_policy_that_cannot_be_trained_is_named(policy, words, tmp_path):
 
 def test_fewer_minutes_keep_the_settings_that_were_tried(capsys, monkeypatch):
     monkeypatch.setattr(chain, "improved", lambda *given: gates.Gate("not what is looked at here", True, ""))
+    monkeypatch.setattr(letters.Letters, "scores", Scores(success_return=1.5))
     reports = []
     for minutes, tried in ((0.001, 1), (60, 3), (0.001, 3)):
         run = {"method": "rft", "max_tokens": 4, "minutes": minutes}
@@ -159,3 +164,12 @@ def test_fewer_minutes_keep_the_settings_that_were_tried(capsys, monkeypatch):
         assert (said.count("\nSetting "), "is not tried" in said) == (tried, tried == 1)
         reports.append(json.loads(Path("out/report.json").read_text()))
     assert reports[1]["setting"] == reports[2]["setting"] and reports[1]["policy"] == reports[2]["policy"]
+    found = {name: read_rows(f"out/{name}.test.jsonl") for name in ("start", "policy")}
+    rates = {name: fmean(row["reward"] > 1.5 for _, row in rows) for name, rows in found.items()}
+    success = reports[2]["success"]
+    assert (success["start"], success["policy"]) == pytest.approx((rates["start"], rates["policy"]))
+    assert success["low"] <= success["difference"] == pytest.approx(rates["policy"] - rates["start"])
+    assert re.search(
+        rf"  start   \d.*, success {rates['start']:.3f} \[.*\n  policy .*, success .*\n  diff.*, success [+-]0",
+        said,
+    )

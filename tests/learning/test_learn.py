@@ -44,6 +44,7 @@ def test_a_policy_is_made_from_nothing_and_learns_from_preferences(beside_the_wo
     assert report["start"] == pytest.approx(fmean(start.values()))
     assert report["policy"] == pytest.approx(fmean(policy.values()))
     assert report["low"] < report["difference"] < report["high"]
+    assert report["success"]["policy"] > report["success"]["start"] > 0
     assert f"difference {report['difference']:+.3f}" in said and "ok   there is something to learn" in said
     assert (tmp_path / "dpo/policy/config.json").is_file()
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.safetensors")}
