@@ -110,6 +110,12 @@ class Registry:
         return found
 
 
+def is_own(module: str) -> bool:
+    """Whether a module is somebody's own: neither this library's nor Python's."""
+    top = module.partition(".")[0]
+    return top != "sweet_rl" and top not in sys.stdlib_module_names
+
+
 @cache
 def _installed(group: str) -> dict[str, str | tuple[str, ...]]:
     """Entry points: their places by name; of a name that several packages offer, who they are."""

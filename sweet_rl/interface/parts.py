@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from sweet_rl.errors import UsageError, no_such
+from sweet_rl.plugins import is_own
 from sweet_rl.records import task_from_row, unique_tasks
 from sweet_rl.types import Json, Task, Trajectory
 from sweet_rl.worlds import Options, World, check_tasks, check_world, load_tasks, names, world_of
@@ -53,7 +54,7 @@ def world_for(world: Any) -> World:
     if not isinstance(world, World):
         wanted = "must be a name, module:ATTRIBUTE, or an object of a subclass of sweet_rl.World"
         raise UsageError(f"world {wanted}; got {world!r}. Names: {', '.join(names())}.")
-    if not type(world).__module__.startswith("sweet_rl."):
+    if is_own(type(world).__module__):
         check_world(world)
     return world
 

@@ -36,6 +36,7 @@ from sweet_rl.players import (
     is_no_model,
     tokenizer_facts,
 )
+from sweet_rl.plugins import is_own
 from sweet_rl.policies import POLICIES, giving
 from sweet_rl.policies.reflective import Recap, ReflectivePolicy
 from sweet_rl.policies.scripted import MarkovPolicy, ScriptedPolicy
@@ -146,7 +147,7 @@ class Cast:
                     user = await self.make_user(concurrency)
                 if user is not None:
                     check_contract(user, f"human of {self.world.name}", "reply")
-                    if not type(user).__module__.startswith("sweet_rl."):
+                    if is_own(type(user).__module__):
                         user = HeldPlayer(user, f"the human of {self.world.name}")
                     stack.push_async_callback(user.close)
                     if self.human_served:
@@ -321,9 +322,8 @@ class Cast:
         check_contract(scripted, f"agent {agent.agent_model} of {self.world.name}", "act")
         if agent.tokenizer and isinstance(scripted, ScriptedPolicy):
             scripted.chat_format = TokenizerChat.from_pretrained(agent.tokenizer, "--tokenizer")
-        if type(self.world).__module__.startswith("sweet_rl."):
-            return scripted
-        return HeldPlayer(scripted, f"the agent {agent.agent_model} of {self.world.name}")
+        whose = f"the agent {agent.agent_model} of {self.world.name}"
+        return HeldPlayer(scripted, whose) if is_own(type(self.world).__module__) else scripted
 
     async def _model(self, engine: str, concurrency: int) -> Policy:
         agent, flag = self.agent, self.words(f"--{self.role}_model")

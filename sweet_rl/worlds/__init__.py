@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from sweet_rl.cli.stage import StageEntry
-from sweet_rl.errors import DataError, SweetRLError, UsageError, missing_package, no_such
+from sweet_rl.errors import DataError, SweetRLError, UsageError, missing_package, no_such, suggestion
 from sweet_rl.flags import flags_of as flags_of_settings
 from sweet_rl.network import without_hub_if_silent
-from sweet_rl.plugins import Registry
+from sweet_rl.plugins import Registry, is_own
 from sweet_rl.types import Json, Task
 from sweet_rl.worlds.base import BaseEnv, World, no_agent, one_level, tasks_in
 from sweet_rl.worlds.dialogue import HUB_REPOSITORY
@@ -118,9 +118,9 @@ def sources_of(world: World) -> list[Path]:
     }
     found = set[Path]()
     for name in names:
-        top = name.partition(".")[0]
-        if top == "sweet_rl" or top in sys.stdlib_module_names or name not in loaded:
+        if name not in loaded or not is_own(name):
             continue
+        top = name.partition(".")[0]
         if top in loaded and loaded[top].stem == "__init__":
             found.add(loaded[top].parent)
         else:
@@ -261,7 +261,9 @@ def load_tasks(
         known = [one.tasks.train, one.tasks.test]
         splits = [each.partition(":")[2] for each in known]
         meant = where.isalpha() and where not in splits and get_close_matches(where, splits, cutoff=0.8)
-        if meant:
+        if (
+            meant
+        ):  # lists are not declared: whether `rows` looks at their names is seen by one that cannot be meant
             try:
                 any_name = tasks_in(one, f"{name}:no such list", limit=1)
             except SweetRLError:  # `rows` finds a wrong name by itself
@@ -273,12 +275,12 @@ def load_tasks(
     path = Path(source).expanduser()
     if not path.is_file():
         what = "is a folder, not a file" if path.is_dir() else "does not exist"
-        lists = ", ".join(
-            one for each in all_worlds() for one in dict.fromkeys((each.tasks.train, each.tasks.test))
-        )
+        known = [*all_worlds()] if world is None else [world, *all_worlds()]
+        known.sort(key=lambda one: not is_own(type(one).__module__))  # a person's own are meant first
+        lists = [*dict.fromkeys(one for each in known for one in (each.tasks.train, each.tasks.test))]
         raise UsageError(
-            f"{source!r} {what} (looked in {str(Path.cwd())!r}). Tasks can be a path to a .jsonl file with ColBench "
-            f"tasks, the list of a world, such as mini:train or mini:test (there are {lists}), "
+            f"{source!r} {what}{suggestion(source, lists)} (looked in {str(Path.cwd())!r}). Tasks can be a path to a .jsonl "
+            f"file with ColBench tasks, the list of a world, such as {lists[0]} or {lists[1]} (there are {', '.join(lists)}), "
             f"or '{HUB_REPOSITORY}:test' (or ':train') for the published tasks."
         )
     return load_tasks_file(path)[:num_tasks]

@@ -268,6 +268,9 @@ def test_a_list_that_is_nearly_right_is_not_played_where_any_name_is_taken():
         match=r"There is no list 'plain:tst': did you mean plain:test\? plain has plain:train and plain:test",
     ):
         sweet_rl.simulate(world_of(), "plain:tst", agent=lambda messages: "a")
+    own_first = r"'plian:test' does not exist \(did you mean plain:test\?\) .* such as plain:train or plain:test \(there are plain:"
+    with pytest.raises(UsageError, match=own_first):
+        sweet_rl.simulate(world_of(), "plian:test", agent=lambda messages: "a")
     for source in ("plain:dev", "plain:test2", "plain"):
         assert sweet_rl.simulate(world_of(), source, agent=lambda messages: "a", num_tasks=1)
 
