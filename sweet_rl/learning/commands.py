@@ -57,10 +57,11 @@ _OVERWRITE = (
 
 def _begin(folder: Path, model: str, flags: PolicyFlags | LearningFlags, *names: str) -> Mapping[str, Json]:
     """Refuse a folder that was begun with another world or other values of these flags; else the settings of the earlier session."""
-    from sweet_rl.runs.facts import changed_input, place_of, read_record
+    from sweet_rl.pipelines.running import differences, record_at
+    from sweet_rl.runs.facts import changed_input, place_of
     from sweet_rl.worlds import all_worlds, sources_of, world_of
 
-    world, record = world_of(flags.world), read_record(place_of(folder, folder=True)) or {}
+    world, record = world_of(flags.world), record_at(place_of(folder, folder=True)) or {}
     if any(model in one.agents for one in all_worlds()):
         raise UsageError(
             f"{model!r} is also the name of a scripted agent, which would play instead: write ./{model}."
@@ -68,11 +69,7 @@ def _begin(folder: Path, model: str, flags: PolicyFlags | LearningFlags, *names:
     now = {name: getattr(flags, name) for name in ("world", *names)} | world.settings(world.options())
     now = json.loads(json.dumps(now, default=str))  # as a record has it
     then = {} if flags.overwrite else dict(record.get("settings") or {})
-    differs = [
-        f"{name} was {then[name]!r}, is {now[name]!r}"
-        for name in now
-        if then.get(name, now[name]) != now[name]
-    ]
+    differs = differences(record, then, now)
     differs += [why for flag in ("world", "policy") if then and (why := changed_input(record, flag))]
     if differs:
         raise UsageError(

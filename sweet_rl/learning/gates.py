@@ -101,10 +101,12 @@ def successes_of(episodes: Iterable[Trajectory], world: World) -> Returns:
     return found
 
 
-def compared(ours: Returns, theirs: Returns, **bounds: float) -> Difference:
+def compared(
+    ours: Returns, theirs: Returns, low: float | None = None, high: float | None = None
+) -> Difference:
     """The paired difference over the tasks that both played."""
     both = sorted(ours.keys() & theirs.keys())
-    return difference([ours[task] for task in both], [theirs[task] for task in both], **bounds)
+    return difference([ours[task] for task in both], [theirs[task] for task in both], low=low, high=high)
 
 
 def shown(returns: Returns, **bounds: float) -> str:

@@ -30,7 +30,7 @@ from sweet_rl.cli.parse import joined_flags, stage_flags
 from sweet_rl.cli.stage import PARENT, STEP
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.flags import REQUIRED
-from sweet_rl.pipelines.steps import Step, function_of
+from sweet_rl.pipelines.steps import PLAIN, Step, function_of
 from sweet_rl.policies import parent_watchdog
 from sweet_rl.records import locked
 from sweet_rl.runs.facts import changed_input, place_in, place_of, read_record
@@ -277,10 +277,9 @@ class Records:
                 if isinstance(value, str | Path) and str(value) and len(str(value)) < 1000:
                     places += [place_of(Path(value), folder=is_folder) for is_folder in (True, False)]
         for place in {place.resolve(): place for place in places}.values():
-            record = read_record(place)
+            record = record_at(place)
             if record is None or "step" not in record:
                 continue
-            record = _as_found(record, place)
             name = str(record["step"]["name"])
             if _began(record) >= _began(self._last.get(name, {})):
                 self._last[name] = record
@@ -315,22 +314,34 @@ class Records:
         return ""
 
 
-def _as_found(record: dict[str, Json], place: Path) -> dict[str, Json]:
-    """A record as it is where it lies: in a folder that was copied, its outputs are those of this folder.
+def record_at(place: Path) -> dict[str, Json] | None:
+    """The record there. In a folder that was copied or moved, what it wrote and read is what lies there now, if it does.
 
-    What is removed or put aside by its word is then never of the folder that it came from.
+    What is removed or put aside by its word is then never of the folder that it came from. `moved` has both places.
     """
+    if (record := read_record(place)) is None:
+        return None
     outputs = [(one, place_in(record, str(one["path"]))) for one in record.get("outputs") or []]
-    now = place.parent
-    if place.name == RECORD:  # of a folder
-        before = (path for _, path in outputs if path.name == now.name)
+    now = Path(os.path.abspath(place.parent))
+    if place.name == RECORD:  # of a folder; that of a whole run may be called otherwise now
+        renamed = len(outputs) == 1 and "step" not in record
+        before = (path for _, path in outputs if renamed or path.name == now.name)
     else:
         before = (path.parent for _, path in outputs if place.name.startswith(f"{path.name}."))
     was = next(before, now)
     if was.resolve() == now.resolve():
         return record
     inside = ((one, path.relative_to(was)) for one, path in outputs if path.is_relative_to(was))
-    return record | {"outputs": [one | {"path": str(now.resolve() / path)} for one, path in inside]}
+    found = record | {"outputs": [one | {"path": str(now / path)} for one, path in inside]}
+    old, new = was, now
+    while old.name == new.name:  # what is around it may have been moved with it
+        old, new = old.parent, new.parent
+    found |= {"inputs": [dict(one) for one in record.get("inputs") or []], "moved": (old, new)}
+    for entry in found["inputs"]:
+        path = place_in(record, str(entry["source"]))
+        if path.is_relative_to(old) and (there := new / path.relative_to(old)).exists():
+            entry["source"] = str(there)
+    return found
 
 
 def outputs_of(record: Mapping[str, Json], *, in_place: bool = False) -> list[Path]:
@@ -367,10 +378,26 @@ def _other_settings(step: Step, record: Mapping[str, Json]) -> str:
     flags = (*stage_flags(function), *joined_flags(function, step.settings))
     defaults = {one.name: one.default for one in flags if one.default is not REQUIRED}
     ours = json.loads(without_secrets(json.dumps(step.settings, default=str)))
-    for name, value in ours.items():
-        before = theirs.get(name, defaults.get(name))
-        how = name in _HOW and not (name == "resume" and name in step.flags)  # ours, not the pipeline's
-        if not how and before != value:
-            was, now = (text if len(text) <= 80 else f"{text[:77]}..." for text in map(repr, (before, value)))
-            return f"{name} was {was}, is {now}"
-    return ""
+    for name in _HOW.intersection(ours):
+        if name != "resume" or name not in step.flags:  # ours, not the pipeline's
+            del ours[name]
+    before = {name: theirs.get(name, defaults.get(name)) for name in ours}
+    return next(iter(differences(record, before, ours)), "")
+
+
+def differences(record: Mapping[str, Json], before: Mapping[str, Json], now: Mapping[str, Json]) -> list[str]:
+    """Which settings of a run, of those that are named now, were others, in words; its folder may have been moved since."""
+
+    def without(folder: Path, here: str, value: Json) -> str:
+        text = PLAIN.sub(lambda one: str(place_in({"folder": here}, one[0])), json.dumps(value))
+        return text.replace(str(folder), "").replace(here, "")
+
+    found, moved = [], record.get("moved")
+    for name, value in now.items():
+        was = before.get(name, value)
+        if was != value and moved:  # as it would be in another folder
+            same = without(moved[0], str(record["folder"]), was) == without(moved[1], os.getcwd(), value)
+            was = value if same else was
+        if was != value:
+            found.append(f"{name} was {was!r:.80}, is {value!r:.80}")
+    return found

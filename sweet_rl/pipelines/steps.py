@@ -26,7 +26,7 @@ _CONTINUING: Final = ({"to_continue": True}, {"load_checkpoint": True, "overwrit
 """Flags with which a stage resumes what it left; the first that it has count."""
 
 COPY: Final = "sweet_rl.pipelines.steps:copy"
-_PLAIN: Final = re.compile(r"(?<![\w./-])[./-]*+\w[\w./-]*+")
+PLAIN: Final = re.compile(r"(?<![\w./-])[./-]*+\w[\w./-]*+")
 """A path that can be told from what stands around it; the current folder cannot."""
 
 
@@ -101,7 +101,7 @@ def in_rounds(rounds: Sequence[Sequence[Sequence[Step]]], folder: Path | None = 
     only for those of earlier rounds that made what it names: for all that name it in the first round that does. A folder
     whose path has other signs than letters, digits, / . _ and - is as none.
     """
-    told = folder is not None and _PLAIN.fullmatch(str(folder))
+    told = folder is not None and PLAIN.fullmatch(str(folder))
     made: list[tuple[str, str]] = []  # what steps of earlier rounds were the first to name, and which
     steps: list[Step] = []
     last: tuple[str, ...] = ()
@@ -113,7 +113,7 @@ def in_rounds(rounds: Sequence[Sequence[Sequence[Step]]], folder: Path | None = 
                 after = last
                 if told:  # files and folders there that it names, also within a word: `critic_lm=FOLDER/start/policy`
                     words = map(str, (*step.words, *step.flags.values()))
-                    paths = {f"{Path(one)}/" for word in words for one in _PLAIN.findall(word)}
+                    paths = {f"{Path(one)}/" for word in words for one in PLAIN.findall(word)}
                     inside = [
                         path for path in paths if path.startswith(f"{folder}/") and path != f"{folder}/"
                     ]

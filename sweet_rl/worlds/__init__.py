@@ -275,12 +275,12 @@ def load_tasks(
     path = Path(source).expanduser()
     if not path.is_file():
         what = "is a folder, not a file" if path.is_dir() else "does not exist"
-        known = [*all_worlds()] if world is None else [world, *all_worlds()]
-        known.sort(key=lambda one: not is_own(type(one).__module__))  # a person's own are meant first
-        lists = [*dict.fromkeys(one for each in known for one in (each.tasks.train, each.tasks.test))]
+        every = [*all_worlds()] if world is None else [world, *all_worlds()]
+        every.sort(key=lambda one: not is_own(type(one).__module__))  # a person's own are meant first
+        known = [*dict.fromkeys(one for each in every for one in (each.tasks.train, each.tasks.test))]
         raise UsageError(
-            f"{source!r} {what}{suggestion(source, lists)} (looked in {str(Path.cwd())!r}). Tasks can be a path to a .jsonl "
-            f"file with ColBench tasks, the list of a world, such as {lists[0]} or {lists[1]} (there are {', '.join(lists)}), "
+            f"{source!r} {what}{suggestion(source, known)} (looked in {str(Path.cwd())!r}). Tasks can be a path to a .jsonl "
+            f"file with ColBench tasks, the list of a world, such as {known[0]} or {known[1]} (there are {', '.join(known)}), "
             f"or '{HUB_REPOSITORY}:test' (or ':train') for the published tasks."
         )
     return load_tasks_file(path)[:num_tasks]

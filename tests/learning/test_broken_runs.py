@@ -121,6 +121,8 @@ def test_a_folder_remembers_what_it_was_begun_with(small_runs, tmp_path, capsys,
     assert list(learn(overwrite=True))[:3] == steps[:3]
     assert list((tmp_path / "out/replaced").glob("episodes.jsonl-*/episodes.jsonl"))
     assert learn() == []
+    shutil.copytree("out", "copy", symlinks=True)
+    assert learn(output_dir="copy") == []
     save_tiny_llama(tmp_path / "untrained", seed=1)
     assert learn("begun otherwise: .*untrained has changed") == []
 

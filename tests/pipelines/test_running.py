@@ -114,6 +114,23 @@ def test_in_a_copied_folder_nothing_of_the_first_one_is_touched(here, capfd):
     assert f"first: {here}/copy/first.txt is now" in capfd.readouterr().out
 
 
+def test_a_run_that_was_copied_or_moved_with_what_is_around_it_goes_on(here, plan, monkeypatch):
+    source = "stages.first.with.source=in.txt"
+    (here / "in.txt").write_text("0")
+    run("p.yaml", source)
+    shutil.copytree("out", "copy")
+    (here / "copy/first.txt").write_text("changed")
+    assert plan(source, "folder=copy")["second"] == f"would run again ({here}/copy/first.txt has changed)"
+    assert plan(source, "folder=copy", "values.text=z")["first"] == "would run again (text was 'a', is 'z')"
+    (here / "elsewhere").mkdir()
+    for name in ("in.txt", "out", "p.yaml"):
+        shutil.move(name, "elsewhere")
+    monkeypatch.chdir("elsewhere")
+    assert set(plan(source).values()) == {"done"}
+    Path("in.txt").write_text("1")
+    assert plan(source)["first"] == f"would run again ({here}/elsewhere/in.txt has changed)"
+
+
 def test_an_interrupted_step_of_a_copied_folder_removes_what_it_wrote_there(here, monkeypatch):
     run("p.yaml")
     for record in (here / "out").glob("*.run.json"):
