@@ -9,6 +9,7 @@ A `run.json` may be another program's, torn, or edited: what has not the form of
 
 from __future__ import annotations
 
+import ast
 import functools
 import hashlib
 import json
@@ -124,19 +125,24 @@ _END, _PIECE, _PIECES = 1 << 20, 64 << 10, 62
 
 
 def digest_of(path: Path) -> dict[str, Json]:
-    """`bytes`, `mtime` (seconds) and `sha256` of a file; of a folder `files`, `bytes` and `sha256`."""
+    """`bytes`, `mtime` (seconds) and `sha256` of a file; of a folder `files`, `bytes` and `sha256`.
+
+    Also `code` where there is Python: the same as for `sha256`, but of its syntax tree instead of its text.
+    """
     if not path.is_dir():
         return of_open_file(path.open("rb"), path.suffix)
-    whole, number, size, sampled = hashlib.sha256(), 0, 0, False
+    whole, code, number, size, sampled, is_code = hashlib.sha256(), hashlib.sha256(), 0, 0, False, False
     for file in entries_of(path):
         if is_record(file) or not file.is_file():
             continue
         one = digest_of(file)
         name = file.relative_to(path).as_posix()
         whole.update(f"{name}\0{one['bytes']}\0{one['sha256']}\n".encode("utf-8", "surrogateescape"))
+        code.update(f"{name}\0{one.get('code', one['sha256'])}\n".encode("utf-8", "surrogateescape"))
         number, size, sampled = number + 1, size + one["bytes"], sampled or "sampled" in one
+        is_code = is_code or "code" in one
     found: dict[str, Json] = {"files": number, "bytes": size, "sha256": whole.hexdigest()}
-    return found | ({"sampled": True} if sampled else {})
+    return found | ({"code": code.hexdigest()} if is_code else {}) | ({"sampled": True} if sampled else {})
 
 
 def identity_of(model: str | Path) -> str:
@@ -150,6 +156,13 @@ def of_open_file(file: BufferedReader, suffix: str) -> dict[str, Json]:
     with file:
         facts = os.fstat(file.fileno())
         found: dict[str, Json] = {"bytes": facts.st_size, "mtime": facts.st_mtime}
+        if (
+            suffix == ".py"
+        ):  # comments and line breaks are no part of the tree; docstrings are, which code can read
+            text = file.read()
+            with suppress(SyntaxError, ValueError, RecursionError):
+                found["code"] = hashlib.sha256(ast.dump(ast.parse(text)).encode()).hexdigest()
+            return found | {"sha256": hashlib.sha256(text).hexdigest()}
         if suffix not in _WEIGHTS or facts.st_size <= _WHOLE:
             return found | {"sha256": hashlib.file_digest(file, "sha256").hexdigest()}
         digest = hashlib.sha256(str(facts.st_size).encode())
@@ -164,18 +177,19 @@ def of_open_file(file: BufferedReader, suffix: str) -> dict[str, Json]:
 
 
 def unchanged(path: Path, then: Json) -> bool | None:
-    """Whether the file still has the digest of `digest_of`; None where there is none.
+    """Whether the file still has the digest of `digest_of`, Python's that of its `code`; None where there is none.
 
     A file of the same size and time of change is believed to be the same.
     """
+    kind = "code" if "code" in then else "sha256"
     try:
         facts = path.stat()
         if not path.is_dir():
-            if facts.st_size != then.get("bytes"):
+            if facts.st_size != then.get("bytes") and kind == "sha256":
                 return False
-            if facts.st_mtime == then.get("mtime"):
+            if (facts.st_size, facts.st_mtime) == (then.get("bytes"), then.get("mtime")):
                 return True
-        return bool(digest_of(path)["sha256"] == then.get("sha256"))
+        return bool(digest_of(path).get(kind) == then.get(kind))
     except OSError:
         return None
 

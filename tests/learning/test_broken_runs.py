@@ -116,7 +116,9 @@ def test_a_folder_remembers_what_it_was_begun_with(small_runs, tmp_path, capsys,
             )
             == []
         )
-    own.write_text(source + "\n# edited\n")
+    own.write_text(f"# a comment\n{source}")
+    assert learn() == []
+    own.write_text(f"{source}\nEDITED = True\n")
     assert learn(r"begun otherwise: .*own.py has changed\.") == []
     assert list(learn(overwrite=True))[:3] == steps[:3]
     assert list((tmp_path / "out/replaced").glob("episodes.jsonl-*/episodes.jsonl"))

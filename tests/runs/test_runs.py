@@ -225,6 +225,26 @@ def test_large_weights_are_sampled_and_a_training_is_seen(tmp_path):
     assert unchanged(tmp_path / "gone", before) is None
 
 
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ('"""A world."""\n# with a comment\n\nX = (  # another\n    1\n)\n', True),
+        ('"""A world!"""\nX = 1\n', False),  # it may be read
+        ('"""A world."""\nX = 1.0\n', False),
+        ('"""A world."""\nX = (\n', False),
+    ],
+)
+def test_of_python_the_code_counts_and_not_its_text(text, same, tmp_path):
+    path = tmp_path / "own/world.py"
+    path.parent.mkdir()
+    path.write_text('"""A world."""\nX = 1\n')
+    file, folder = digest_of(path), digest_of(path.parent)
+    path.write_text(text)
+    assert unchanged(path, file) is unchanged(path.parent, folder) is same
+    path.with_name("words.txt").write_text("a")
+    assert unchanged(path.parent, folder) is False
+
+
 def test_tokens_that_a_server_does_not_tell_are_unknown():
     from sweet_rl.runs.facts import added, summed
 
