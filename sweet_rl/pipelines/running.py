@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final, Literal
 
@@ -39,6 +40,7 @@ from sweet_rl.tracking import RECORD, is_record
 from sweet_rl.types import Json
 
 _WATCH_S: Final = 0.2  # how often a worker looks whether its pipeline still runs
+_GRACE_S: Final = 2.0  # in which a step ends by itself when its pipeline is stopped
 
 
 def run_steps(
@@ -67,7 +69,7 @@ def run_steps(
             say(step, "done")
             return None
         if look.record is None:
-            say(step, f"begins ({step.run.rpartition(':')[2]})" if small else look.why)
+            say(step, f"begins ({step.run.rpartition(':')[2]})")
             return step
         if look.state == "begun" and (resumed := step.resumed(outputs_of(look.record))) is not None:
             say(step, f"{look.why}: resumes")
@@ -114,6 +116,8 @@ def run_steps(
                         progress.done += 1
                         say(step, f"after {seconds:.0f} s")
                         continue
+                    if len(running) > 1:
+                        say(step, f"failed: {why}. What runs beside it comes to its end.")
                     log = f"\nIts output: {_log(step, folder)}" if small else ""
                     words = f"The stage {step.name} failed: {why}\nIts command: {step.command}{log}"
                     raise ServiceError(words) from None
@@ -160,18 +164,24 @@ def workers(jobs: int, *, fresh: bool, small: bool) -> Iterator[ProcessPoolExecu
         ours |= {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     saved = {name: os.environ.get(name) for name in ours}
     os.environ |= ours
+    context = multiprocessing.get_context("spawn")
+    goes_on, stop = context.Pipe(duplex=False)
     try:
-        with ProcessPoolExecutor(
-            jobs,
-            mp_context=multiprocessing.get_context("spawn"),
-            initializer=_in_worker,
-            initargs=(os.getpid(),),
-            max_tasks_per_child=1 if fresh else None,
-        ) as pool:
+        with (
+            goes_on,
+            stop,
+            ProcessPoolExecutor(
+                jobs,
+                mp_context=context,
+                initializer=_in_worker,
+                initargs=(os.getpid(), goes_on),
+                max_tasks_per_child=1 if fresh else None,
+            ) as pool,
+        ):
             try:
                 yield pool
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
+            except (KeyboardInterrupt, SystemExit):
+                stop.close()
                 raise
     finally:
         for name, value in saved.items():
@@ -181,13 +191,19 @@ def workers(jobs: int, *, fresh: bool, small: bool) -> Iterator[ProcessPoolExecu
                 os.environ[name] = value
 
 
-def _in_worker(parent: int) -> None:
-    """In a worker, before its first step: end when the process that wanted it is gone."""
+def _in_worker(parent: int, goes_on: Connection) -> None:
+    """In a worker, before its first step: end when the process that wanted it is gone, or stops, which closes the pipe."""
     configure_process()
 
     def watch() -> None:
         while os.getppid() == parent:
-            time.sleep(_WATCH_S)
+            if goes_on.poll(_WATCH_S):
+                time.sleep(
+                    _GRACE_S
+                )  # Ctrl-C has reached this process too, unless a signal was for its parent alone
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+                time.sleep(5 * _GRACE_S)
+                break
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()

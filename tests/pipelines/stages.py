@@ -63,3 +63,12 @@ def told(output: str) -> None:
 def fails(output: str) -> None:
     """Raise."""
     raise ValueError(f"no such thing as {output}")
+
+
+@recorded("lasts")
+def lasts(output: str) -> None:
+    """Write the number of this process and stay."""
+    tracking.writes(output)
+    Path(output).write_text(str(os.getpid()))
+    while True:
+        signal.pause()

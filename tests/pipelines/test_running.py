@@ -1,6 +1,7 @@
 """Pipelines that are run: each stage once, again when its settings or inputs change, on after a kill -9."""
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -196,15 +197,29 @@ def test_some_stages(here):
         run("p.yaml", only="secnd")
 
 
-def test_a_failed_stage_is_named_with_its_command(here):
-    one_stage(here, "fails", "output: x")
-    words = r"stage some failed: no such thing as x\nIts command: tests.*fails --output x"
-    with pytest.raises(ServiceError, match=words):
-        run("p.yaml")
-
-
 def sweet_rl(*words, cwd):
     return ran(sys.executable, "-m", "sweet_rl", *words, cwd=cwd)
+
+
+def test_a_failed_stage_is_named_with_its_command_and_nothing_else_is_said(here):
+    one_stage(here, "fails", "output: x")
+    failed = sweet_rl("run", "p.yaml", cwd=here)
+    assert failed.returncode == 1 and "Traceback" not in failed.stderr
+    words = r"stage some failed: no such thing as x\nIts command: tests.*fails --output x"
+    assert re.search(words, failed.stderr)
+
+
+def test_a_signal_for_the_pipeline_alone_ends_its_stage_too(here):
+    one_stage(here, "lasts", "output: out/number.txt")
+    command = [sys.executable, "-m", "sweet_rl", "run", "p.yaml"]
+    pipeline = subprocess.Popen(command, cwd=here, stdout=subprocess.DEVNULL, start_new_session=True)
+    while pipeline.poll() is None and not (here / "out/number.txt").exists():
+        time.sleep(0.05)
+    pipeline.send_signal(signal.SIGINT)
+    assert pipeline.wait(60) == 130
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((here / "out/number.txt").read_text()), 0)
+    assert json.loads((here / "out/number.txt.run.json").read_text())["status"] == "interrupted"
 
 
 def test_a_killed_pipeline_goes_on_where_it_was(here, plan):
