@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from typing import Any, Final, Protocol, TypeVar
 
 from sweet_rl.errors import SweetRLError, UsageError, of_own
@@ -90,8 +92,10 @@ class Grader(Protocol):
 
 def check_contract(player: Any, whose: str, method: str) -> None:
     """Whether who was made, by anyone's class, keeps the contract."""
-    methods: tuple[str, ...] = ("reset", "step", "close") if method == "step" else (method, "close")
-    methods += ("turn",) if hasattr(player, "turn") else ()  # sweet_rl.BaseEnv's
+    if inspect.iscoroutine(player):
+        player.close()
+        raise UsageError(f"The {whose} is a coroutine: what makes it must be written `def`, not `async def`.")
+    methods = ("reset", "step", "close") if method == "step" else (method, "close")
     lacking = [] if method == "step" or hasattr(player, "name") else ["name"]
     lacking += [
         f"async def {one}" for one in methods if not inspect.iscoroutinefunction(getattr(player, one, None))
@@ -100,6 +104,17 @@ def check_contract(player: Any, whose: str, method: str) -> None:
         kind = {"reply": "User", "act": "Policy", "step": "Env"}[method]
         problem = f"which has no `{'` and no `'.join(lacking)}`: write it (sweet_rl.{kind})."
         raise UsageError(f"The {whose} is {player!r}, {problem}")
+
+
+def check_async(kind: type, base: type, *either: str) -> None:
+    """Raise a UsageError for a method that is `async def` where that of the base is not, or the other way round."""
+    for name, wanted in vars(base).items():
+        own, ways = getattr(kind, name), (inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+        if inspect.isfunction(own) and inspect.isfunction(wanted) and name not in either:
+            awaits = any(way(wanted) for way in ways)
+            if awaits != any(way(own) for way in ways):
+                write = f"{'async ' if awaits else ''}def {name}"
+                raise UsageError(f"`{name}` of {kind.__name__} must be written `{write}`.")
 
 
 _WANTED: Final[Mapping[type, str]] = {
@@ -129,13 +144,16 @@ async def held(whose: str, part: Any, method: str, kind: type[Answer], *given: A
             | Generation(completion=Completion(text=str()))
             | UserReply(content=str())
         ) if isinstance(found, kind):
-            return found
+            if not any(inspect.isawaitable(getattr(found, one.name)) for one in fields(found)):  # type: ignore[arg-type]
+                return found
     raise wrong_answer(what, _WANTED[kind], found)
 
 
 def wrong_answer(whose: str, wanted: str, found: object) -> UsageError:
     """The error for what a person's own part has returned."""
     hint = " A way through it ends without `return`." if found is None else ""
+    if made := re.search(r"<coroutine object (\S+)", repr(found)):
+        hint = f" Write `await` before the call of `{made[1]}`."
     return UsageError(f"{whose} must return {wanted}; got {found!r:.200} ({type(found).__name__}).{hint}")
 
 

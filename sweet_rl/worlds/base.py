@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sweet_rl.chat.formats import ChatFormat, WholeTranscript
-from sweet_rl.contracts import Env, Policy, User
+from sweet_rl.contracts import Env, Policy, User, check_async
 from sweet_rl.errors import EpisodeError, SweetRLError, UsageError, no_such, of_own
 from sweet_rl.flags import flags_of as settings_flags
 from sweet_rl.types import Json, Message, Observation, StepResult, StopReason, Task, UserContext
@@ -74,6 +74,7 @@ class World:
     def __init__(self) -> None:
         if not hasattr(self, "name"):
             raise UsageError(f'{type(self).__name__} has no name: write `name = "..."` into the class.')
+        check_async(type(self), World, "open", "make_agent")
         for own in sorted(set(dir(self)) - set(dir(World))):
             if not own.startswith("_") and (meant := get_close_matches(own, dir(World), 1, 0.9)):
                 raise UsageError(f"{type(self).__name__} has `{own}`, and no World has: write `{meant[0]}`.")
@@ -175,6 +176,7 @@ class BaseEnv:
             raise UsageError(
                 f"{cls.__name__} writes `step`, which BaseEnv has: write `async def turn(self, action)`."
             )
+        check_async(cls, BaseEnv)
 
     def __init__(self, max_turns: int | None = None, user: User | None = None) -> None:
         self.max_turns, self.user = max_turns, user
@@ -278,8 +280,12 @@ class BaseEnv:
         self._over = True
 
     def _hear(self, text: Any, method: str) -> None:
-        if not isinstance(text, str):
-            hint = ": write `await` in front of it" if isawaitable(text) else ""
+        # in an f-string, if the task does not speak of such things
+        shown = (
+            "<coroutine object " in str(text) and "<coroutine object " not in f"{self.task}{self.messages}"
+        )
+        if shown or not isinstance(text, str):
+            hint = ": write `await` in front of it" if shown or isawaitable(text) else ""
             raise UsageError(
                 f"`{method}` of {type(self).__name__} must have a str as its text; got {text!r:.80}{hint}."
             )

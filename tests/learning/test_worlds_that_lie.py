@@ -2,12 +2,13 @@
 
 import sys
 from contextlib import asynccontextmanager
+from functools import partial
 from random import random
 
 import pytest
 
 import sweet_rl
-from sweet_rl import BaseEnv, Generation, Message, Observation, StepResult, UserContext, World
+from sweet_rl import BaseEnv, Completion, Generation, Message, Observation, StepResult, UserContext, World
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.learning.policy import split_tasks
 from sweet_rl.worlds.options import Answers
@@ -156,6 +157,10 @@ async def says_an_action(self, seen):
     return Generation("", "a")
 
 
+async def says_a_coroutine(self, seen):
+    return Generation("", Completion(Later()))
+
+
 async def raising(self, seen):
     raises()
 
@@ -163,12 +168,23 @@ async def raising(self, seen):
 class Later:
     """As a coroutine is, but that it minds when nobody awaits it."""
 
+    def __repr__(self):
+        return "<coroutine object Own.word at 0x7f>"
+
     def __await__(self):
         yield
 
 
 async def not_awaited(self, action):
     return self.respond(Later())
+
+
+async def not_awaited_in_text(self, action):
+    return self.respond(f"They say {Later()}.")
+
+
+async def not_awaited_flag(self, action):
+    return self.respond("a", 0.0, terminated=Later())
 
 
 def own_env(**members):
@@ -211,12 +227,21 @@ def rows(*given):
         (rows(ROW | {"task_id": 3}), r"`rows` of the world plain gives the `task_id` 3 for plain:test: every task needs one of its own that begins with 'plain/'"),
         (rows(ROW | {"task_id": None}), r"gives the `task_id` None for plain:test"),
         (rows(ROW, ROW), r"gives the `task_id` 'plain/1' twice for plain:test"),
-        (own_env(turn=lambda self, action: self.respond("a")), r"The Env of plain is .*, which has no `async def turn`"),
-        (own_env(turn=not_awaited), r"`respond` of Own must have a str as its text; got <.*Later object at .*>: write `await` in front of it"),
+        (own_env(turn=lambda self, action: self.respond("a")), r"`turn` of Own must be written `async def turn`"),
+        (own_env(opening=lambda self: "Begin."), r"`opening` of Own must be written `async def opening`"),
+        (own_env(respond=says_text), r"`respond` of Own must be written `def respond`"),
+        (own_env(turn=not_awaited_in_text), r"`respond` of Own must have a str as its text; got 'They say <coroutine object Own.word at .*>.': write `await` in front of it"),
+        (own_env(turn=not_awaited_flag), r"`step` of the Env of plain must return sweet_rl.StepResult.* Write `await` before the call of `Own.word`"),
+        ({"rows": says_text}, r"`rows` of Own must be written `def rows`"),
+        ({"make_env": says_text}, r"`make_env` of Own must be written `def make_env`"),
+        ({"open": yielding(partial(says_text, 0, 0))}, r"The Env of plain is a coroutine: what makes it must be written `def`"),
+        (own_env(turn=not_awaited), r"`respond` of Own must have a str as its text; got <coroutine object Own.word at .*>: write `await` in front of it"),
         (agent_that(says_text), r"`act` of the agent agent of plain must return sweet_rl.Generation.*; got 'a' \(str\)"),
         (agent_that(says_an_action), r"must return sweet_rl.Generation\(prompt, sweet_rl.Completion\(text\)\); got Generation\(input='', completion='a'"),
         (agent_that(raising), r"`act` of the agent agent of plain raised KeyError: 'lunch'"),
         ({"user": Answers(by="human", scripted=human_that(says_text)), "open": talking}, r"`reply` of the human of plain must return sweet_rl.UserReply\(text\); got 'a'"),
+        (agent_that(says_a_coroutine), r"`act` of the agent agent of plain must return .* Write `await` before the call of `Own.word`"),
+        (agent_that(lambda self, seen: None), r"The agent agent of plain is .*, which has no `async def act`"),
         ({"user": Answers(by="human", scripted=human_that(raising)), "open": talking}, r"`reply` of the human of plain raised KeyError: 'lunch' \(file .*, in raises"),
     ],
 )  # fmt: skip
