@@ -71,6 +71,10 @@ def evaluate(flags: GraderFlags, /) -> None:
     with graded_file(path, flags.k, regrade=flags.regrade) as file:
         judge = GRADERS.make(grader, world_in(file.trajectories[0].provenance), flag="grader")
         made_by = {"graded_with": graded_with_own(grader, judge)}
+        for index, row in enumerate(file.rows):
+            known, last = row.get("grades") or {}, row.get("graded_with") or {}
+            if grader in known and last.get("grader") != grader:  # another one has scored it since
+                file.update(index, {"reward": known[grader], "graded_with": {"grader": grader}})
         missing = file.missing(
             lambda row: row.get("reward") if grader in (row.get("grades") or {}) else TO_GRADE, flags.regrade
         )
@@ -311,7 +315,7 @@ def evaluate_games(flags: GameFlags, /) -> None:
     rewarded = by_task(lambda one: one.reward)
     reward = next(one for one in measures_of([read_episodes(saved_path)]) if one.field == "reward")
     world = world_in(file.trajectories[0].provenance)
-    name = "return" if world is None else world.scores.name
+    name = "return" if world is None else reward.name
     bounds = {"low": reward.low, "high": reward.high}
     ended = by_task(lambda one: float(one.stop_reason is StopReason.ENDED))
     turns = by_task(lambda one: float(sum(isinstance(entry, AgentTurn) for entry in one.dialogue_history)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -309,7 +310,10 @@ def measures_of(several: Sequence[Episodes]) -> list[Measure]:
         title = "reward" if world is None or len(worlds) > 1 else world.scores.name
         rewards = [each.reward for one in several for each in one.episodes if each.reward is not None]
         share = all(0 <= reward <= 1 for reward in rewards)
-        if share and title == "return" and len(rewards) == sum(sum(one.graders.values()) for one in several):
+        names = {json.loads(text).get("grader") for one in several for text in one.graders}
+        others = names.isdisjoint({None, "tests", "pages"})  # and not the one that the world names
+        graded = len(rewards) == sum(sum(one.graders.values()) for one in several)
+        if graded and (share if title == "return" else others):
             title = "grade"  # a grader's, and no sum of rewards
         share = share and title != "return"
         lows, highs = zip(*(one.bounds for one in several), strict=True)

@@ -1,6 +1,7 @@
 """Stored trajectories of any world are graded, reported and paired."""
 
 import json
+import re
 
 import pytest
 
@@ -10,6 +11,8 @@ from sweet_rl.commands.evaluate_html import evaluate_html
 from sweet_rl.commands.runs import compare
 from sweet_rl.commands.simulate_interactions import simulate_interactions
 from sweet_rl.errors import DataError, UsageError
+from sweet_rl.evaluation.episodes import read_episodes
+from sweet_rl.evaluation.report import measures_of
 from sweet_rl.records import read_rows, replace_rows
 from sweet_rl.types import Score
 from sweet_rl.worlds import Scores, world_of
@@ -39,7 +42,15 @@ def nobody():
     return object()
 
 
-OWN = "tests.commands.test_evaluate:Constant"
+class Low:
+    """The same, and less."""
+
+    def grade(self, trajectories):
+        for _ in trajectories:
+            yield Score(0.25)
+
+
+OWN, LOW = "tests.commands.test_evaluate:Constant", "tests.commands.test_evaluate:Low"
 
 
 @pytest.fixture
@@ -121,6 +132,21 @@ def test_a_grader_of_ones_own(functions):
     before = functions.read_bytes()
     evaluate(str(functions), grader=OWN, quiet=True)  # nothing is graded twice
     assert functions.read_bytes() == before
+
+
+def test_the_grader_that_is_named_last_gives_the_reward_and_the_head_is_not_of_another(functions, capsys):
+    evaluate(str(functions), quiet=True)
+    for grader, reward in ((OWN, 0.5), (LOW, 0.25), (OWN, 0.5)):
+        capsys.readouterr()
+        evaluate(str(functions), grader=grader, quiet=True)
+        said = capsys.readouterr().out
+        assert "tests passed" not in said and re.search(rf"\ngrade +{reward:.2f} \[", said)
+        assert {(row["reward"], row["graded_with"]["grader"]) for row in rows(functions)} == {
+            (reward, grader)
+        }
+        assert measures_of([read_episodes(functions)])[1].name == "grade"
+    evaluate(str(functions), regrade=True, quiet=True)
+    assert measures_of([read_episodes(functions)])[1].name == "tests passed"
 
 
 def test_files_that_name_no_world(functions):
