@@ -178,12 +178,14 @@ def anyhow(episodes: Iterable[Trajectory]) -> Policy:
 # ---- the gates
 
 
-def plays(start: Sequence[Trajectory], imitated: Habits, floor: Returns, world: World) -> Iterable[Gate]:
+def plays(
+    start: Sequence[Trajectory], imitated: Habits, floor: Returns, world: World, longest: str = ""
+) -> Iterable[Gate]:
     """Whether a policy can be begun with: it takes turns, repeats itself hardly more than the demonstrations do, beats chance."""
     habits = habits_of(start)
     demonstrate = "Give more demonstrations (--episodes), train for longer (--steps) or begin with a larger model (--pretrain)."
     longer = f"{demonstrate} If whole turns are longer than --max_tokens, raise it."
-    yield Gate("the policy takes turns", habits.flawed <= FLAWED, str(habits), longer)
+    yield Gate("the policy takes turns", habits.flawed <= FLAWED, f"{habits}{longest}", longer)
     again = f"{habits.repeated:.0%} of its turns, of the demonstrations' {imitated.repeated:.0%}"
     repeats_itself = habits.repeated > max(OFTEN, imitated.repeated + REPEATED)
     yield Gate("it does not repeat itself", not repeats_itself, again, demonstrate)

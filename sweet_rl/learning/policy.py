@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sweet_rl import tracking
 from sweet_rl.chat import EMBEDDED, SMOLLM2
+from sweet_rl.chat.formats import load_tokenizer
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.flags import listed
 from sweet_rl.interface import grade, simulate
@@ -198,17 +199,24 @@ def make_policy(flags: PolicyFlags) -> None:
         learned = Step("imitate", "train_sft", (), how)
     run_steps([learned], made, fresh=False)  # for as long as it takes, with its progress in sight
     start, imitated = made / "start.jsonl", read_demonstrations(files) if files else []
+    said, longest = (
+        {turn.content for one in imitated for turn in one.dialogue_history if turn.role == "assistant"},
+        "",
+    )
+    if said:
+        tokens = load_tokenizer(folder)([*said], add_special_tokens=False)["input_ids"]
+        longest = f"; the longest of the demonstrations has {max(map(len, tokens)) + 1} tokens with its end"
     how = {"agent_model": folder, "max_tokens": flags.max_tokens, "repeats": 2, "seed": seed}
     try:
         run_steps(play_steps(name, split.dev, start, **how), made, fresh=False, small=True)
     except ServiceError:
         if start.exists():  # a policy that never ends a turn fills its context: the gate says what to do
-            required(islice(plays(load_trajectories(start), habits_of(imitated), {}, world), 1))
+            required(islice(plays(load_trajectories(start), habits_of(imitated), {}, world, longest), 1))
         raise
     episodes = load_trajectories(start)
     by_chance = simulate(world, split.dev, agent=anyhow(imitated or episodes), repeats=2, seed=seed)
     floor = returns_of(grade(by_chance), world, "turns by chance")
-    required(plays(episodes, habits_of(imitated), floor, world))
+    required(plays(episodes, habits_of(imitated), floor, world, longest))
 
 
 def imitate(world: str, demonstrations: str, output: str, *, steps: int = STEPS, seed: int = 0) -> None:
