@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final, Protocol, TypeVar
 
-from sweet_rl.errors import SweetRLError, UsageError, of_own
+from sweet_rl.errors import UsageError, own_code
 from sweet_rl.types import (
     Completion,
     Generation,
@@ -129,12 +129,8 @@ _WANTED: Final[Mapping[type, str]] = {
 async def held(whose: str, part: Any, method: str, kind: type[Answer], *given: Any, **named: Any) -> Answer:
     """What a person's own part answers; a UsageError that names part and line where that is not what it has to be."""
     what = f"`{method}` of {whose}"
-    try:
+    with own_code(what):
         found = await getattr(part, method)(*given, **named)
-    except SweetRLError:
-        raise
-    except Exception as error:
-        raise of_own(what, error) from error
     match found:
         case (
             Observation(messages=[*_, Message(content=str())])
@@ -182,13 +178,9 @@ class HeldEnv:
 
     def __init__(self, make: Callable[[], Env], world: str, turns: int) -> None:
         self._whose, self._turns, self._taken = f"the Env of {world}", turns, 0
-        try:
+        hint = "`make_env` returns a new Env, or `open` yields a function that does."
+        with own_code(f"What makes an Env of {world}", hint):
             self._env = make()
-        except SweetRLError:
-            raise
-        except Exception as error:
-            hint = "`make_env` returns a new Env, or `open` yields a function that does."
-            raise of_own(f"What makes an Env of {world}", error, hint) from error
         check_contract(self._env, self._whose.removeprefix("the "), "step")
 
     async def reset(self, task: Task, *, seed: int) -> Observation:

@@ -11,7 +11,8 @@ import difflib
 import functools
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,21 +97,29 @@ def missing_package(package: str, extra: str, *, needed_for: str) -> UsageError:
     )
 
 
-def of_own(
+@contextmanager
+def own_code(
     whose: str,
-    error: Exception,
     hint: str = "That ends the run, and is no score. Where only one episode cannot go on, raise sweet_rl.errors.EpisodeError.",
-) -> UsageError:
-    """The error for what a person's own code raised: its place is the last one outside this library, or the last of all."""
-    if isinstance(error, SyntaxError):
-        what, place = error.msg, f"file {error.filename}, line {error.lineno}: {(error.text or '').strip()}"
-    else:
-        frames = traceback.extract_tb(error.__traceback__)
-        here = str(Path(__file__).parent)
-        own = [one for one in frames if not one.filename.startswith((here, sys.base_prefix, "<"))]
-        at = own[-1] if own else frames[-1]
-        what, place = str(error), f"file {at.filename}, line {at.lineno}, in {at.name}: {at.line}"
-    return UsageError(f"{whose} raised {type(error).__name__}: {what} ({place}). {hint}".rstrip())
+) -> Iterator[None]:
+    """Around a person's own code: what it raises is told with its place, the last one outside this library, or the last of all."""
+    try:
+        yield
+    except SweetRLError:
+        raise
+    except Exception as error:
+        if isinstance(error, SyntaxError):
+            what = error.msg
+            place = f"file {error.filename}, line {error.lineno}: {(error.text or '').strip()}"
+        else:
+            frames = traceback.extract_tb(error.__traceback__)
+            here = str(Path(__file__).parent)
+            own = [one for one in frames if not one.filename.startswith((here, sys.base_prefix, "<"))]
+            at = own[-1] if own else frames[-1]
+            what, place = str(error), f"file {at.filename}, line {at.lineno}, in {at.name}: {at.line}"
+        raise UsageError(
+            f"{whose} raised {type(error).__name__}: {what} ({place}). {hint}".rstrip()
+        ) from error
 
 
 def without_linux(what: str) -> str:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from sweet_rl import tracking
-from sweet_rl.errors import SweetRLError, UsageError, no_such, of_own, suggestion
+from sweet_rl.errors import UsageError, no_such, own_code, suggestion
 
 _PLACE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 """`module:ATTRIBUTE`; no address, no path and no model's name with its owner looks like it."""
@@ -89,17 +89,14 @@ class Registry:
                 f"{what}: write module:ATTRIBUTE, as in `from module import ATTRIBUTE`. A file in another folder is found with "
                 "PYTHONPATH=FOLDER before the command."
             )
-        try:
-            found: Any = importlib.import_module(module)
-        except SweetRLError:
-            raise
-        except ModuleNotFoundError as error:
-            if f"{module}.".startswith(f"{error.name}."):
+        with own_code(f"{what}: its module {module}", ""):
+            try:
+                found: Any = importlib.import_module(module)
+            except ModuleNotFoundError as error:
+                if not f"{module}.".startswith(f"{error.name}."):
+                    raise
                 places = f"It was looked for in the current folder ({Path.cwd()}), on PYTHONPATH and among installed packages."
                 raise UsageError(f"{what}: there is no module {error.name!r}. {places}") from error
-            raise of_own(f"{what}: its module {module}", error, "") from error
-        except Exception as error:
-            raise of_own(f"{what}: its module {module}", error, "") from error
         for part in attribute.split("."):
             if not hasattr(found, part):
                 members = getattr(found, "__dict__", {}).items() if self.base is not object else ()

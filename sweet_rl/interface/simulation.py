@@ -17,7 +17,7 @@ from sweet_rl import tracking
 from sweet_rl.chat import as_json, with_system
 from sweet_rl.cli import progress as running
 from sweet_rl.contracts import Policy, User, held, wrong_answer
-from sweet_rl.errors import SweetRLError, UsageError, no_such, of_own
+from sweet_rl.errors import UsageError, no_such, own_code
 from sweet_rl.evaluation.episodes import episodes_of
 from sweet_rl.evaluation.report import Report, report_of
 from sweet_rl.interface.grades import grade
@@ -194,7 +194,7 @@ class Own:
             except Exception as error:  # noqa: BLE001 - it is raised outside
                 return None, error
 
-        try:
+        with own_code(f"T{self._whose[1:]}"):
             if inspect.iscoroutinefunction(function):
                 said = await function(dialogue)
             else:
@@ -206,10 +206,6 @@ class Own:
                     raise failed
                 if inspect.isawaitable(said):
                     said = await said
-        except SweetRLError:
-            raise
-        except Exception as error:
-            raise of_own(f"T{self._whose[1:]}", error) from error
         if not isinstance(said, str):
             raise wrong_answer(f"T{self._whose[1:]}", "the text of its turn, a str", said)
         return said

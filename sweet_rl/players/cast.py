@@ -13,15 +13,7 @@ from sweet_rl import tracking
 from sweet_rl.chat import TokenizerChat
 from sweet_rl.cli.servers import asked_with, client_of, fields_of, key_in, retry_of, vllm_server
 from sweet_rl.contracts import Env, HeldEnv, HeldPlayer, Policy, User, check_contract
-from sweet_rl.errors import (
-    ServiceError,
-    SweetRLError,
-    UsageError,
-    missing_package,
-    no_such,
-    of_own,
-    suggestion,
-)
+from sweet_rl.errors import ServiceError, UsageError, missing_package, no_such, own_code, suggestion
 from sweet_rl.flags import flags_of
 from sweet_rl.openai_client import base_url_from, shown
 from sweet_rl.players import (
@@ -162,7 +154,7 @@ class Cast:
                 tracking.reads("world", source)
             name, turns = self.world.name, self.world.turns(self.options)
             write = "write @asynccontextmanager above an `open` that yields what makes an Env, or `make_env(self, options, user)` alone."
-            try:
+            with own_code(f"`open` of the world {name}", f"W{write[1:]}"):
                 opening: Any = self.world.open(self.options.beside(path, samples or {}), user)
                 inner = getattr(opening, "gen", opening)
                 if inspect.iscoroutine(inner):
@@ -171,10 +163,6 @@ class Cast:
                 if not hasattr(opening, "__aenter__"):
                     raise UsageError(f"`open` of the world {name} is not an async context manager: {write}")
                 make_env = await opening.__aenter__()
-            except SweetRLError:
-                raise
-            except Exception as error:
-                raise of_own(f"`open` of the world {name}", error, f"W{write[1:]}") from error
             stack.push_async_exit(opening)
             yield Playing(lambda: HeldEnv(make_env, name, turns), user, policy)
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from sweet_rl.chat.formats import ChatFormat, WholeTranscript
 from sweet_rl.contracts import Env, Policy, User, check_async
-from sweet_rl.errors import EpisodeError, SweetRLError, UsageError, no_such, of_own
+from sweet_rl.errors import EpisodeError, UsageError, no_such, own_code
 from sweet_rl.flags import flags_of as settings_flags
 from sweet_rl.types import Json, Message, Observation, StepResult, StopReason, Task, UserContext
 from sweet_rl.worlds.options import (
@@ -308,12 +308,8 @@ def tasks_in(world: World, source: str, *, limit: int | None = None, seed: int =
     name, _, where = source.partition(":")
     if name not in world.tasks.sources:
         return load_tasks_file(Path(source).expanduser())[:limit]
-    try:
+    with own_code(f"`rows` of the world {world.name}", hint=""):
         rows = list(islice(world.rows(name, where, limit=limit, seed=seed), limit))
-    except SweetRLError:
-        raise
-    except Exception as error:
-        raise of_own(f"`rows` of the world {world.name}", error, hint="") from error
     place = f"{source} of the world {world.name}"
     tasks = [task_from_row(row, path=place, line=number) for number, row in enumerate(rows, 1)]
     known = set[str]()
