@@ -106,13 +106,16 @@ def check_contract(player: Any, whose: str, method: str) -> None:
         raise UsageError(f"The {whose} is {player!r}, {problem}")
 
 
+_ASYNC: Final = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
 def check_async(kind: type, base: type, *either: str) -> None:
     """Raise a UsageError for a method that is `async def` where that of the base is not, or the other way round."""
     for name, wanted in vars(base).items():
-        own, ways = getattr(kind, name), (inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+        own = getattr(kind, name)
         if inspect.isfunction(own) and inspect.isfunction(wanted) and name not in either:
-            awaits = any(way(wanted) for way in ways)
-            if awaits != any(way(own) for way in ways):
+            awaits = wanted.__code__.co_flags & _ASYNC
+            if bool(awaits) != bool(own.__code__.co_flags & _ASYNC):
                 write = f"{'async ' if awaits else ''}def {name}"
                 raise UsageError(f"`{name}` of {kind.__name__} must be written `{write}`.")
 

@@ -185,29 +185,20 @@ class Own:
         """Do nothing: its owner closes it."""
 
     async def _say(self, messages: Sequence[Message]) -> str:
-        function = self._one
+        function, whose = self._one, f"T{self._whose[1:]}"
         dialogue = [{"role": one.role, "content": one.content} for one in messages]
 
-        def call() -> tuple[Any, Exception | None]:  # a StopIteration would never come out of the thread
-            try:
-                return function(dialogue), None
-            except Exception as error:  # noqa: BLE001 - it is raised outside
-                return None, error
+        def call() -> Any:  # a StopIteration would never come out of the thread
+            with own_code(whose):
+                return function(dialogue)
 
-        with own_code(f"T{self._whose[1:]}"):
-            if inspect.iscoroutinefunction(function):
-                said = await function(dialogue)
-            else:
-                context = contextvars.copy_context()
-                said, failed = await asyncio.get_running_loop().run_in_executor(
-                    self._threads, context.run, call
-                )
-                if failed is not None:
-                    raise failed
-                if inspect.isawaitable(said):
-                    said = await said
+        context = contextvars.copy_context()
+        said = await asyncio.get_running_loop().run_in_executor(self._threads, context.run, call)
+        if inspect.isawaitable(said):
+            with own_code(whose):
+                said = await said
         if not isinstance(said, str):
-            raise wrong_answer(f"T{self._whose[1:]}", "the text of its turn, a str", said)
+            raise wrong_answer(whose, "the text of its turn, a str", said)
         return said
 
 

@@ -23,26 +23,8 @@ from sweet_rl.chat import model_path
 from sweet_rl.commands.archer_config import quoted
 from sweet_rl.errors import UsageError
 from sweet_rl.interface import grade, pairs, simulate
+from sweet_rl.learning import gates
 from sweet_rl.learning.continuations import Remembering, states_of
-from sweet_rl.learning.gates import (
-    Gate,
-    Habits,
-    Returns,
-    anyhow,
-    can_learn,
-    collapsed,
-    compared,
-    critic_reads,
-    habits_of,
-    improved,
-    pairs_are_right,
-    required,
-    returns_of,
-    shown,
-    solutions_differ,
-    successes_of,
-    with_interval,
-)
 from sweet_rl.learning.policy import Split, able_agents, play_steps, split_tasks
 from sweet_rl.pipelines.running import run_steps, seconds_of
 from sweet_rl.pipelines.steps import Step
@@ -52,7 +34,7 @@ from sweet_rl.preferences.candidates import Candidates, candidates_from_rows
 from sweet_rl.preferences.pairs import draw_pairs
 from sweet_rl.records import load_trajectories, read_rows, replace_file, replace_rows
 from sweet_rl.statistics import mean_over_tasks
-from sweet_rl.types import Trajectory
+from sweet_rl.types import Json, Trajectory
 from sweet_rl.worlds import World, load_tasks, world_of
 
 if TYPE_CHECKING:
@@ -66,12 +48,7 @@ _PAIRS: Final = 1500  # of dialogues, in a training
 _CANDIDATES: Final = 8  # for a turn
 # bytes of weights, and what learning rates are multiplied by up to that size
 _RATES: Final = ((50e6, 1.0), (2e9, 0.03), (math.inf, 0.003))
-_TRAINING: Final[Mapping[str, Any]] = {
-    "train_batch_size": 32,
-    "micro_train_batch_size": 32,
-    "eval_fraction": 0,
-    "max_len": 4096,
-}
+_TRAINING: Final = {"train_batch_size": 32, "micro_train_batch_size": 32, "eval_fraction": 0, "max_len": 4096}
 _ONLINE: Final = """template=chat eos_str=null max_context=1024 whole_games=true rollout_size=64 capacity=4000 tau=0.3 epochs=30
     actor_epochs=3 batch_size=64 grad_accum_steps=1 eval_freq=1000000 save_freq=2 keep_checkpoints=1 quiet=true"""
 
@@ -129,13 +106,10 @@ class Run:
         """What learning rates are multiplied by: larger models take smaller ones."""
         return next(scale for most, scale in _RATES if self.weights <= most)
 
-    def played(
-        self, model: str | Path, tasks: Path, name: str, *, repeats: int, num_tasks: int = 1_000_000
-    ) -> list[Step]:
-        """Episodes of a model, as steps."""
+    def played(self, model: str | Path, tasks: Path, name: str, **number: int) -> list[Step]:
+        """Episodes of a model, as steps: so many `repeats` of `num_tasks`."""
         flags = {"agent_model": model, "max_tokens": self.flags.max_tokens, "seed": self.flags.seed}
-        output = self.path(name)
-        return play_steps(self.flags.world, tasks, output, **flags, repeats=repeats, num_tasks=num_tasks)
+        return play_steps(self.flags.world, tasks, self.path(name), **flags, **number)
 
 
 # ---- the methods: what they learn from, and the settings that are tried
@@ -170,9 +144,8 @@ def dpo(run: Run, episodes: Path) -> Iterator[Setting]:
 
 def sweet(run: Run, episodes: Path) -> Iterator[Setting]:
     """SWEET-RL: a critic that sees the solution learns from dialogues, and ranks turns, from which the policy learns."""
-    hidden, sampled, ranked, chosen = map(
-        run.path, ("pairs_hidden.jsonl", "sampled.jsonl", "ranked.jsonl", "turn_pairs.jsonl")
-    )
+    names = ("pairs_hidden", "sampled", "ranked", "turn_pairs")
+    hidden, sampled, ranked, chosen = (run.path(f"{name}.jsonl") for name in names)
     flags = {"dataset": hidden, "mean_log_prob": "trajectory", "beta": 100.0, "max_epochs": 2}
     critic = _trained(run, "train_dpo", "critic", 1e-4, flags)
     sample = dict[str, Any](best_of_n=_CANDIDATES, data_fraction=2 / REPEATS, quiet=True)
@@ -192,7 +165,7 @@ def sweet(run: Run, episodes: Path) -> Iterator[Setting]:
     spreads = [max(known) - min(known) for known in scores if len(known) > 1]
     margin = median(spreads) / 2 if spreads else 0.0
     right = asyncio.run(_looked_at(run, rows, episodes, margin))
-    required([critic_reads(rows, needless=right.passed), right])
+    gates.required([gates.critic_reads(rows, needless=right.passed), right])
     draw = dict[str, Any](num_pairs=2, draws="best", margin=margin, min_score=0.0, hard_negatives=1)
     words, draw = (str(ranked), str(chosen)), draw | {"seed": run.flags.seed}
     run.run("Pairs of turns.", [Step(chosen.name, "generate_random_pairs_from_ranks", words, draw)])
@@ -219,11 +192,7 @@ def online(run: Run, split: Split, agent_type: str) -> Iterator[Setting]:
     seconds = seconds_of(run.folder, [probe])["probe"] / 2
     iterations, warmup = min(300, max(10, int(0.3 * 60 * run.first_minutes / seconds))), 4 if archer else 0
     takes, left = iterations * seconds / 60, run.flags.minutes - run.used / 60
-    more = (
-        f", more than the {left:.0f} that are left: fewer than 10 iterations teach little"
-        if takes > left
-        else ""
-    )
+    more = f", more than the {left:.0f} that are left: fewer than 10 iterations teach little" * (takes > left)
     print(f"A setting is {iterations} iterations: about {takes:.0f} minutes{more}.", flush=True)
     for times in (1, 3, 0.3):
         name, rate = f"{agent_type}_{times:g}", 3e-4 * run.rate * times
@@ -263,7 +232,7 @@ def write_pairs(episodes: str, output: str, *, number: int, hidden: bool, seed: 
     replace_rows(output, found[:number])
 
 
-async def _looked_at(run: Run, rows: Sequence[Candidates], episodes: Path, margin: float) -> Gate:
+async def _looked_at(run: Run, rows: Sequence[Candidates], episodes: Path, margin: float) -> gates.Gate:
     """Whether pairs that the critic makes are right, in this world."""
     world, rng = world_of(run.flags.world), Random(run.flags.seed)
     drawn = [draw_pairs(row, 2, rng, draws="best", margin=margin, min_score=0.0) for row in rows]
@@ -284,7 +253,7 @@ async def _looked_at(run: Run, rows: Sequence[Candidates], episodes: Path, margi
         cast = Cast(world=world, options=world.options())
         playing = await stack.enter_async_context(cast.opened(None, concurrency=256, user=user))
         how: dict[str, Any] = {"policy": policy, "make_env": playing.make_env, "seed": run.flags.seed}
-        return await pairs_are_right(rows, drawn, judge=world.scores.good_turn, states=states, **how)
+        return await gates.pairs_are_right(rows, drawn, judge=world.scores.good_turn, states=states, **how)
 
 
 # ---- the run
@@ -318,14 +287,17 @@ def learn(flags: LearningFlags, first_minutes: float) -> None:
     who = "The policy and the scripted agents play" if scripted else "The policy plays"
     run.run(f"{who} the development tasks.", [*first, *chain.from_iterable(scripted.values())])
     start = load_trajectories(run.path("start.dev.jsonl"))
-    returns, habits = returns_of(start, world, "the policy"), habits_of(start)
-    by_chance = simulate(world, split.dev, agent=anyhow(start), seed=flags.seed)
-    floor = returns_of(grade(by_chance), world, "turns by chance")
-    best = [returns_of(load_trajectories(run.path(f"{agent}.dev.jsonl")), world, agent) for agent in scripted]
+    returns, habits = gates.returns_of(start, world, "the policy"), gates.habits_of(start)
+    by_chance = simulate(world, split.dev, agent=gates.anyhow(start), seed=flags.seed)
+    floor = gates.returns_of(grade(by_chance), world, "turns by chance")
+    best = [
+        gates.returns_of(load_trajectories(run.path(f"{agent}.dev.jsonl")), world, agent)
+        for agent in scripted
+    ]
     ceiling = max(best, key=lambda one: fmean(chain.from_iterable(one.values())), default=None)
-    required(can_learn(returns, habits, floor, ceiling))
+    gates.required(gates.can_learn(returns, habits, floor, ceiling))
     if flags.method == "sweet":
-        required([solutions_differ(load_tasks(split.train), world)])
+        gates.required([gates.solutions_differ(load_tasks(split.train), world)])
     seconds = seconds_of(folder, first)["start.dev.jsonl"] / len(start)
     # three settings, a critic, checkpoints; episodes
     room = 5 * run.weights + 40 * run.path("start.dev.jsonl").stat().st_size
@@ -335,14 +307,16 @@ def learn(flags: LearningFlags, first_minutes: float) -> None:
     _report(run, split, world, chosen)
 
 
-def _search(run: Run, split: Split, world: World, start: Returns, habits: Habits, seconds: float) -> Setting:
+def _search(
+    run: Run, split: Split, world: World, start: gates.Returns, habits: gates.Habits, seconds: float
+) -> Setting:
     """Try settings while there is time; the one with the best return on development tasks, of those that did not collapse."""
     method, minutes = run.flags.method, run.flags.minutes
     if method in ("archer", "filtered_bc"):
         settings = online(run, split, "archer" if method == "archer" else "online_filteredbc")
     else:
         settings = {"sweet": sweet, "dpo": dpo, "rft": rft}[method](run, _offline(run, split, seconds))
-    tried, came, longest = dict[str, tuple[Setting, Returns]](), dict[str, str](), 0.0
+    tried, came, longest = dict[str, tuple[Setting, gates.Returns]](), dict[str, str](), 0.0
     for setting in settings:
         before, name = run.used, f"{setting.steps[-1].name}.dev.jsonl"
         if came and before + longest > 60 * minutes and not run.path(name).exists():
@@ -353,10 +327,10 @@ def _search(run: Run, split: Split, world: World, start: Returns, habits: Habits
         run.run(f"Setting {len(came) + 1}: {setting.name}.", steps)
         longest = max(longest, run.used - before)
         played_now = load_trajectories(run.path(name))
-        returns, now = returns_of(played_now, world, setting.name), habits_of(played_now)
-        why = "" if compared(returns, start).sign > 0 else collapsed(now, habits)
-        came[setting.name] = f"{shown(returns)}{f', collapsed: {why}' if why else ''}"
-        said = f"return {shown(returns)}, start {shown(start)}; {now}"
+        returns, now = gates.returns_of(played_now, world, setting.name), gates.habits_of(played_now)
+        why = "" if gates.compared(returns, start).sign > 0 else gates.collapsed(now, habits)
+        came[setting.name] = f"{gates.shown(returns)}{f', collapsed: {why}' if why else ''}"
+        said = f"return {gates.shown(returns)}, start {gates.shown(start)}; {now}"
         print(f"{said}. It collapsed: {why}" if why else said, flush=True)
         if not why:
             tried[setting.name] = setting, returns
@@ -365,8 +339,8 @@ def _search(run: Run, split: Split, world: World, start: Returns, habits: Habits
             f"Every policy that {method} made has collapsed: {'; '.join(f'{name}: {text}' for name, text in came.items())}. Try another "
             "method (rft changes a policy least), more time (--minutes), or a better starting policy (make_policy --episodes, --steps)."
         )
-    best = max(tried, key=lambda name: compared(tried[name][1], start).mean)
-    required([improved(best, tried[best][1], start, came)])
+    best = max(tried, key=lambda name: gates.compared(tried[name][1], start).mean)
+    gates.required([gates.improved(best, tried[best][1], start, came)])
     return tried[best][0]
 
 
@@ -377,13 +351,12 @@ def _report(run: Run, split: Split, world: World, chosen: Setting) -> None:
     steps += run.played(chosen.policy, split.test, "policy.test.jsonl", **kept)
     run.run("The start and the policy play the test tasks.", steps)
     played = {name: load_trajectories(run.path(f"{name}.test.jsonl")) for name in ("start", "policy")}
-    returns = [returns_of(one, world, name) for name, one in played.items()]
-    successes = [successes_of(one, world) for one in played.values()]
+    returns = [gates.returns_of(one, world, name) for name, one in played.items()]
+    successes = [gates.successes_of(one, world) for one in played.values()]
     measured, (before, after, gained) = _paired(*returns)
     if all(successes):
         measured["success"], rates = _paired(*successes, share=True)
-        both = zip((before, after, gained), rates, strict=True)
-        before, after, gained = (f"{text}, success {rate}" for text, rate in both)
+        before, after, gained = map(", success ".join, zip((before, after, gained), rates, strict=True))
     link.unlink(missing_ok=True)
     link.symlink_to(chosen.policy.relative_to(run.folder), target_is_directory=True)
     numbers = dict[str, Any](world=run.flags.world, method=run.flags.method, setting=chosen.name)
@@ -397,12 +370,12 @@ def _report(run: Run, split: Split, world: World, chosen: Setting) -> None:
     )
 
 
-def _paired(start: Returns, policy: Returns, *, share: bool = False) -> tuple[dict[str, Any], list[str]]:
+def _paired(start: gates.Returns, policy: gates.Returns, *, share: bool = False) -> tuple[Json, list[str]]:
     """Both means and the paired difference, as numbers and in words; of shares the intervals end where shares do."""
-    found = compared(policy, start, **({"low": -1.0, "high": 1.0} if share else {}))
+    found = gates.compared(policy, start, **({"low": -1.0, "high": 1.0} if share else {}))
     numbers = dict[str, Any](tasks=found.tasks)
     for name, one in (("start", start), ("policy", policy)):
         numbers[name] = mean_over_tasks(list(one.values())).mean
     numbers |= {"difference": found.mean, "low": found.low, "high": found.high}
     within = {"low": 0.0, "high": 1.0} if share else {}
-    return numbers, [shown(start, **within), shown(policy, **within), with_interval(found)]
+    return numbers, [gates.shown(start, **within), gates.shown(policy, **within), gates.with_interval(found)]

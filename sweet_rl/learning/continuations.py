@@ -43,13 +43,8 @@ def states_of(trajectory: Trajectory) -> list[Episode]:
 def _said(turn: AgentTurn) -> Generation:
     """A recorded turn as it was given to the loop."""
     inside = split_thoughts(turn.output, turn.input)[1]
-    completion = Completion(
-        turn.output,
-        turn.token_ids,
-        turn.logprobs,
-        turn.finish_reason or FinishReason.OTHER,
-        turn.thoughts if inside is None else None,
-    )
+    ended, thoughts = turn.finish_reason or FinishReason.OTHER, turn.thoughts if inside is None else None
+    completion = Completion(turn.output, turn.token_ids, turn.logprobs, ended, thoughts)
     return Generation(turn.input, completion, turn.reflection, turn.reflection_input)
 
 
@@ -103,10 +98,8 @@ async def continuations(
 
 def check_replay(recorded: Trajectory, again: Iterable[Trajectory], turns: int) -> None:
     """Raise a DataError unless what was played again begins as it was recorded, up to the answer to its last turn given."""
-    last = [place for place, one in enumerate(recorded.dialogue_history) if isinstance(one, AgentTurn)][
-        :turns
-    ]
-    until = last[-1] + 2 if last else 1
+    taken = [place for place, one in enumerate(recorded.dialogue_history) if isinstance(one, AgentTurn)]
+    until = taken[:turns][-1] + 2 if taken[:turns] else 1
     wanted = [one.content for one in recorded.dialogue_history[:until]]
     for one in again:
         found = [message.content for message in one.dialogue_history[: len(wanted)]]
@@ -125,9 +118,7 @@ class Remembering:
         self.name, self._user, self._said = user.name, user, dict[tuple[str, ...], str]()
         for trajectory in recorded:
             said: tuple[str, ...] = (trajectory.task.hidden_information,)
-            for before, message in zip(
-                trajectory.dialogue_history, trajectory.dialogue_history[1:], strict=False
-            ):
+            for before, message in pairwise(trajectory.dialogue_history):
                 said = (*said, before.content)
                 if before.role == "assistant":
                     self._said[said] = message.content

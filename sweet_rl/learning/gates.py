@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from random import Random
 from statistics import fmean
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sweet_rl.contracts import Env, Policy
 from sweet_rl.errors import UsageError
@@ -24,7 +24,7 @@ from sweet_rl.preferences.candidates import Candidates
 from sweet_rl.preferences.pairs import Judge, StepPair, right_pairs
 from sweet_rl.preferences.ranking import SWAPPED
 from sweet_rl.rollout import Episode
-from sweet_rl.statistics import Difference, difference, mean_of, mean_over_tasks
+from sweet_rl.statistics import Difference, Estimate, difference, mean_of, mean_over_tasks
 from sweet_rl.types import (
     AgentTurn,
     Completion,
@@ -101,26 +101,23 @@ def successes_of(episodes: Iterable[Trajectory], world: World) -> Returns:
     return found
 
 
-def compared(
-    ours: Returns, theirs: Returns, low: float | None = None, high: float | None = None
-) -> Difference:
+def compared(ours: Returns, theirs: Returns, **bounds: Any) -> Difference:
     """The paired difference over the tasks that both played."""
     both = sorted(ours.keys() & theirs.keys())
-    return difference([ours[task] for task in both], [theirs[task] for task in both], low=low, high=high)
+    return difference([ours[task] for task in both], [theirs[task] for task in both], **bounds)
 
 
 def shown(returns: Returns, **bounds: float) -> str:
     """A mean over tasks with its interval."""
-    found = mean_over_tasks(list(returns.values()), **bounds)
-    text = f"{found.mean:.3f}"
-    return text if found.low is None or found.high is None else f"{text} [{found.low:.3f}, {found.high:.3f}]"
+    return with_interval(mean_over_tasks(list(returns.values()), **bounds), sign="-")
 
 
-def with_interval(found: Difference) -> str:
-    text = f"{found.mean:+.3f}"
-    return (
-        text if found.low is None or found.high is None else f"{text} [{found.low:+.3f}, {found.high:+.3f}]"
-    )
+def with_interval(found: Difference | Estimate, sign: str = "+") -> str:
+    """A mean, and its interval where there is one; `+` shows the sign of what is positive, too."""
+    text = f"{found.mean:{sign}.3f}"
+    if found.low is None or found.high is None:
+        return text
+    return f"{text} [{found.low:{sign}.3f}, {found.high:{sign}.3f}]"
 
 
 class Habits(NamedTuple):
@@ -201,9 +198,8 @@ def can_learn(start: Returns, habits: Habits, floor: Returns, ceiling: Returns |
     differ = [max(one) - min(one) > 1e-9 for one in start.values() if len(one) > 1]
     spread = sum(differ) / len(differ) if differ else 0.0
     most = "" if ceiling is None else f", best scripted agent {shown(ceiling)}"
-    text = (
-        f"return {shown(start)}, by chance {shown(floor)}{most}; in {spread:.0%} of the tasks episodes differ"
-    )
+    text = f"return {shown(start)}, by chance {shown(floor)}{most}; "
+    text += f"in {spread:.0%} of the tasks episodes differ"
     same = "" if spread else "Every episode of a task has the same return, so none is better than another. "
     if habits.flawed > FLAWED:
         text += f"; {habits.flawed:.0%} of the policy's turns are cut off or empty"

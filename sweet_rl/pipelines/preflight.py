@@ -54,9 +54,8 @@ class Finding(NamedTuple):
     repair: str = ""
 
     def __str__(self) -> str:
-        return f"{self.level:<6} {self.what}: {self.seen}" + f"\n       repair: {self.repair}" * bool(
-            self.repair
-        )
+        repair = f"\n       repair: {self.repair}" if self.repair else ""
+        return f"{self.level:<6} {self.what}: {self.seen}{repair}"
 
 
 class Server(NamedTuple):
@@ -173,12 +172,8 @@ def look(steps: Sequence[Step], folder: Path, every: Sequence[Step]) -> Iterator
     if sizes := [one.disk for one in takes if one.disk]:
         free, most = shutil.disk_usage(folder if folder.exists() else ".").free, sum(sizes)
         seen = f"{free / 1e9:.1f} GB are free, about {most / 1e9:.1f} GB are needed where it is known"
-        repair = (
-            ""
-            if free > most
-            else "another folder (--set folder=...), room on this disk, or fewer checkpoints"
-        )
-        yield Finding("OK" if free > most else "WRONG", "disk", seen, repair)
+        repair = "another folder (--set folder=...), room on this disk, or fewer checkpoints"
+        yield Finding("OK", "disk", seen) if free > most else Finding("WRONG", "disk", seen, repair)
     memory = max((one.memory for one in takes if one.memory), default=0.0)
     if (there := gpu_bytes()) and memory:
         seen = f"about {memory / 1e9:.1f} GB of each GPU's {there / 1e9:.1f} GB are needed"

@@ -162,7 +162,7 @@ def workers(jobs: int, *, fresh: bool, small: bool) -> Iterator[ProcessPoolExecu
     ours = {PARENT: tracking.current().id or ""}
     if small:
         ours |= {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-    saved = {name: os.environ.get(name) for name in ours}
+    saved = {name: os.environ[name] for name in ours if name in os.environ}
     os.environ |= ours
     context = multiprocessing.get_context("spawn")
     goes_on, stop = context.Pipe(duplex=False)
@@ -184,11 +184,9 @@ def workers(jobs: int, *, fresh: bool, small: bool) -> Iterator[ProcessPoolExecu
                 stop.close()
                 raise
     finally:
-        for name, value in saved.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        for name in ours:
+            del os.environ[name]
+        os.environ |= saved
 
 
 def _in_worker(parent: int, goes_on: Connection) -> None:
@@ -350,7 +348,7 @@ def record_at(place: Path) -> dict[str, Json] | None:
     inside = ((one, path.relative_to(was)) for one, path in outputs if path.is_relative_to(was))
     found = record | {"outputs": [one | {"path": str(now / path)} for one, path in inside]}
     old, new = was, now
-    while old.name == new.name:  # what is around it may have been moved with it
+    while old.name == new.name != "":  # what is around it may have been moved with it
         old, new = old.parent, new.parent
     found |= {"inputs": [dict(one) for one in record.get("inputs") or []], "moved": (old, new)}
     for entry in found["inputs"]:
@@ -411,9 +409,9 @@ def differences(record: Mapping[str, Json], before: Mapping[str, Json], now: Map
     found, moved = [], record.get("moved")
     for name, value in now.items():
         was = before.get(name, value)
-        if was != value and moved:  # as it would be in another folder
-            same = without(moved[0], str(record["folder"]), was) == without(moved[1], os.getcwd(), value)
-            was = value if same else was
-        if was != value:
+        same = was == value or (
+            moved and without(moved[0], str(record["folder"]), was) == without(moved[1], os.getcwd(), value)
+        )
+        if not same:
             found.append(f"{name} was {was!r:.80}, is {value!r:.80}")
     return found

@@ -158,7 +158,7 @@ def test_a_policy_that_cannot_be_trained_is_named(policy, words, tmp_path):
 
 
 def test_fewer_minutes_keep_the_settings_that_were_tried(capsys, monkeypatch):
-    monkeypatch.setattr(chain, "improved", lambda *given: gates.Gate("not what is looked at here", True, ""))
+    monkeypatch.setattr(gates, "improved", lambda *given: gates.Gate("not what is looked at here", True, ""))
     monkeypatch.setattr(letters.Letters, "scores", Scores(success_return=1.5))
     reports = []
     for minutes, tried in ((0.001, 1), (60, 3), (0.001, 3)):
