@@ -71,7 +71,7 @@ def evaluate(flags: GraderFlags, /) -> None:
     with graded_file(path, flags.k, regrade=flags.regrade) as file:
         judge = GRADERS.make(grader, world_in(file.trajectories[0].provenance), flag="grader")
         made_by = {"graded_with": graded_with_own(grader, judge)}
-        for index, row in enumerate(file.rows):
+        for index, row in enumerate([] if flags.regrade else file.rows):
             known, last = row.get("grades") or {}, row.get("graded_with") or {}
             if grader in known and last.get("grader") != grader:  # another one has scored it since
                 file.update(index, {"reward": known[grader], "graded_with": {"grader": grader}})

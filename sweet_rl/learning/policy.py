@@ -199,11 +199,10 @@ def make_policy(flags: PolicyFlags) -> None:
         learned = Step("imitate", "train_sft", (), how)
     run_steps([learned], made, fresh=False)  # for as long as it takes, with its progress in sight
     start, imitated = made / "start.jsonl", read_demonstrations(files) if files else []
-    said, longest = (
-        {turn.content for one in imitated for turn in one.dialogue_history if turn.role == "assistant"},
-        "",
-    )
-    if said:
+    longest = ""
+    if said := {
+        turn.content for one in imitated for turn in one.dialogue_history if turn.role == "assistant"
+    }:
         tokens = load_tokenizer(folder)([*said], add_special_tokens=False)["input_ids"]
         longest = f"; the longest of the demonstrations has {max(map(len, tokens)) + 1} tokens with its end"
     how = {"agent_model": folder, "max_tokens": flags.max_tokens, "repeats": 2, "seed": seed}

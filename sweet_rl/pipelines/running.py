@@ -163,21 +163,12 @@ def workers(jobs: int, *, fresh: bool, small: bool) -> Iterator[ProcessPoolExecu
     if small:
         ours |= {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     saved = {name: os.environ[name] for name in ours if name in os.environ}
-    os.environ |= ours
-    context = multiprocessing.get_context("spawn")
+    context, once = multiprocessing.get_context("spawn"), 1 if fresh else None
     goes_on, stop = context.Pipe(duplex=False)
+    pool = ProcessPoolExecutor(jobs, context, _in_worker, (os.getpid(), goes_on), max_tasks_per_child=once)
+    os.environ |= ours
     try:
-        with (
-            goes_on,
-            stop,
-            ProcessPoolExecutor(
-                jobs,
-                mp_context=context,
-                initializer=_in_worker,
-                initargs=(os.getpid(), goes_on),
-                max_tasks_per_child=1 if fresh else None,
-            ) as pool,
-        ):
+        with goes_on, stop, pool:
             try:
                 yield pool
             except (KeyboardInterrupt, SystemExit):
@@ -196,9 +187,8 @@ def _in_worker(parent: int, goes_on: Connection) -> None:
     def watch() -> None:
         while os.getppid() == parent:
             if goes_on.poll(_WATCH_S):
-                time.sleep(
-                    _GRACE_S
-                )  # Ctrl-C has reached this process too, unless a signal was for its parent alone
+                # Ctrl-C has reached this process too, unless the signal was for its parent alone
+                time.sleep(_GRACE_S)
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
                 time.sleep(5 * _GRACE_S)
                 break

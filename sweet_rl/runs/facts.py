@@ -156,9 +156,7 @@ def of_open_file(file: BufferedReader, suffix: str) -> dict[str, Json]:
     with file:
         facts = os.fstat(file.fileno())
         found: dict[str, Json] = {"bytes": facts.st_size, "mtime": facts.st_mtime}
-        if (
-            suffix == ".py"
-        ):  # comments and line breaks are no part of the tree; docstrings are, which code can read
+        if suffix == ".py":  # comments are no part of the tree; docstrings, which code can read, are
             text = file.read()
             with suppress(SyntaxError, ValueError, RecursionError):
                 found["code"] = hashlib.sha256(ast.dump(ast.parse(text)).encode()).hexdigest()
@@ -177,19 +175,19 @@ def of_open_file(file: BufferedReader, suffix: str) -> dict[str, Json]:
 
 
 def unchanged(path: Path, then: Json) -> bool | None:
-    """Whether the file still has the digest of `digest_of`, Python's that of its `code`; None where there is none.
+    """Whether the file still has the digest of `digest_of`, or Python the same `code`; None where there is none.
 
     A file of the same size and time of change is believed to be the same.
     """
-    kind = "code" if "code" in then else "sha256"
     try:
         facts = path.stat()
         if not path.is_dir():
-            if facts.st_size != then.get("bytes") and kind == "sha256":
+            if facts.st_size != then.get("bytes") and "code" not in then:
                 return False
             if (facts.st_size, facts.st_mtime) == (then.get("bytes"), then.get("mtime")):
                 return True
-        return bool(digest_of(path).get(kind) == then.get(kind))
+        now = digest_of(path)
+        return any(kind in then and now.get(kind) == then[kind] for kind in ("sha256", "code"))
     except OSError:
         return None
 

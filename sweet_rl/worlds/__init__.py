@@ -261,9 +261,8 @@ def load_tasks(
         known = [one.tasks.train, one.tasks.test]
         splits = [each.partition(":")[2] for each in known]
         meant = where.isalpha() and where not in splits and get_close_matches(where, splits, cutoff=0.8)
-        if (
-            meant
-        ):  # lists are not declared: whether `rows` looks at their names is seen by one that cannot be meant
+        if meant:
+            # lists are not declared: whether `rows` looks at their names is seen by one that is none
             try:
                 any_name = tasks_in(one, f"{name}:no such list", limit=1)
             except SweetRLError:  # `rows` finds a wrong name by itself

@@ -280,10 +280,8 @@ class BaseEnv:
         self._over = True
 
     def _hear(self, text: Any, method: str) -> None:
-        # in an f-string, if the task does not speak of such things
-        shown = (
-            "<coroutine object " in str(text) and "<coroutine object " not in f"{self.task}{self.messages}"
-        )
+        lost = "<coroutine object "  # in an f-string, unless the task speaks of such things
+        shown = lost in str(text) and lost not in f"{self.task}{self.messages}"
         if shown or not isinstance(text, str):
             hint = ": write `await` in front of it" if shown or isawaitable(text) else ""
             raise UsageError(

@@ -241,6 +241,7 @@ def test_of_python_the_code_counts_and_not_its_text(text, same, tmp_path):
     file, folder = digest_of(path), digest_of(path.parent)
     path.write_text(text)
     assert unchanged(path, file) is unchanged(path.parent, folder) is same
+    assert unchanged(path, digest_of(path) | {"mtime": 0, "code": "of another Python's tree"})
     path.with_name("words.txt").write_text("a")
     assert unchanged(path.parent, folder) is False
 
