@@ -22,6 +22,8 @@ from sweet_rl import tracking
 from sweet_rl.chat import model_path
 from sweet_rl.commands.archer_config import quoted
 from sweet_rl.errors import UsageError
+from sweet_rl.evaluation.episodes import episodes_of
+from sweet_rl.evaluation.report import measures_of
 from sweet_rl.interface import grade, pairs, simulate
 from sweet_rl.learning import gates
 from sweet_rl.learning.continuations import Remembering, states_of
@@ -297,7 +299,11 @@ def learn(flags: LearningFlags, first_minutes: float) -> None:
     ceiling = max(best, key=lambda one: fmean(chain.from_iterable(one.values())), default=None)
     gates.required(gates.can_learn(returns, habits, floor, ceiling))
     if flags.method == "sweet":
-        gates.required([gates.solutions_differ(load_tasks(split.train), world)])
+        tasks = load_tasks(split.train)
+        number = len({task.ground_truth for task in tasks})
+        repair = f"The critic of sweet sees `ground_truth`, which must say what {world.name} hides in this task; or choose another --method."
+        text = f"{number} in {len(tasks)} tasks"
+        gates.required([gates.Gate("tasks have solutions of their own", number > 1, text, repair)])
     seconds = seconds_of(folder, first)["start.dev.jsonl"] / len(start)
     # three settings, a critic, checkpoints; episodes
     room = 5 * run.weights + 40 * run.path("start.dev.jsonl").stat().st_size
@@ -352,10 +358,10 @@ def _report(run: Run, split: Split, world: World, chosen: Setting) -> None:
     run.run("The start and the policy play the test tasks.", steps)
     played = {name: load_trajectories(run.path(f"{name}.test.jsonl")) for name in ("start", "policy")}
     returns = [gates.returns_of(one, world, name) for name, one in played.items()]
-    successes = [gates.successes_of(one, world) for one in played.values()]
+    known = [episodes_of(one, world) for one in played.values()]
     measured, (before, after, gained) = _paired(*returns)
-    if all(successes):
-        measured["success"], rates = _paired(*successes, share=True)
+    if (measure := measures_of(known)[0]).field == "success":
+        measured["success"], rates = _paired(*(measure.by_task(one.episodes) for one in known), share=True)
         before, after, gained = map(", success ".join, zip((before, after, gained), rates, strict=True))
     link.unlink(missing_ok=True)
     link.symlink_to(chosen.policy.relative_to(run.folder), target_is_directory=True)

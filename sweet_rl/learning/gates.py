@@ -16,7 +16,6 @@ from typing import Any, Final, NamedTuple
 
 from sweet_rl.contracts import Env, Policy
 from sweet_rl.errors import UsageError
-from sweet_rl.evaluation.episodes import episodes_of
 from sweet_rl.interface import agrade
 from sweet_rl.learning.continuations import check_replay, continuations
 from sweet_rl.policies.scripted import TeacherPolicy
@@ -31,7 +30,6 @@ from sweet_rl.types import (
     FinishReason,
     Generation,
     Observation,
-    Task,
     Trajectory,
     derive_seed,
 )
@@ -89,15 +87,6 @@ def returns_of(episodes: Iterable[Trajectory], world: World, whose: str) -> Retu
         found[one.task.task_id].append(one.reward)
     if not found:
         raise UsageError(f"No episode of {whose} in {world.name} was completed: see `error` in its file.")
-    return found
-
-
-def successes_of(episodes: Iterable[Trajectory], world: World) -> Returns:
-    """1 or 0 for every episode, by task; none where the world does not say what a success is."""
-    found = defaultdict[str, list[float]](list)
-    for one in episodes_of(episodes, world).episodes:
-        if one.success is not None:
-            found[one.task].append(one.success)
     return found
 
 
@@ -209,13 +198,6 @@ def can_learn(start: Returns, habits: Habits, floor: Returns, ceiling: Returns |
         "give a share of the reward for a part of the goal."
     )
     yield Gate("there is something to learn", spread >= SPREAD, text, same + repair)
-
-
-def solutions_differ(tasks: Sequence[Task], world: World) -> Gate:
-    """Whether there is anything for a critic to read."""
-    number = len({task.ground_truth for task in tasks})
-    repair = f"The critic of sweet sees `ground_truth`, which must say what {world.name} hides in this task; or choose another --method."
-    return Gate("tasks have solutions of their own", number > 1, f"{number} in {len(tasks)} tasks", repair)
 
 
 def critic_reads(rows: Sequence[Candidates], *, needless: bool = False) -> Gate:
