@@ -75,11 +75,6 @@ class Run:
     def folder(self) -> Path:
         return Path(self.flags.output_dir)
 
-    @property
-    def start(self) -> str:
-        """The policy to begin with."""
-        return self.flags.policy
-
     def path(self, name: str) -> Path:
         """A file or folder of the run."""
         return self.folder / name
@@ -99,7 +94,7 @@ class Run:
     def weights(self) -> float:
         """Bytes of the policy's weights; without a folder nobody knows."""
         with suppress(OSError):
-            files = Path(model_path(self.start)).glob("*.safetensors")
+            files = Path(model_path(self.flags.policy)).glob("*.safetensors")
             return sum(file.stat().st_size for file in files) or math.inf
         return math.inf
 
@@ -121,7 +116,7 @@ def _offline(run: Run, split: Split, seconds: float) -> Path:
     """Play what is learned from: as much as the time allows."""
     number = min(_MOST, max(_FEWEST, _PLAYING * 60 * run.first_minutes / seconds))
     output, tasks = run.path("episodes.jsonl"), math.ceil(number / REPEATS)
-    steps = run.played(run.start, split.train, output.name, repeats=REPEATS, num_tasks=tasks)
+    steps = run.played(run.flags.policy, split.train, output.name, repeats=REPEATS, num_tasks=tasks)
     run.run(f"The policy plays the episodes to learn from: {tasks} training tasks, {REPEATS} each.", steps)
     return output
 
@@ -152,13 +147,15 @@ def sweet(run: Run, episodes: Path) -> Iterator[Setting]:
     critic = _trained(run, "train_dpo", "critic", 1e-4, flags)
     sample = dict[str, Any](best_of_n=_CANDIDATES, data_fraction=2 / REPEATS, quiet=True)
     sample |= {"max_tokens": run.flags.max_tokens, "seed": run.flags.seed}
-    rank = {"advantage": "paper", "reference_model": run.start, "swap_test": True, "quiet": True}
+    rank = {"advantage": "paper", "reference_model": run.flags.policy, "swap_test": True, "quiet": True}
     run.run(
         "A critic that sees the solution learns from dialogues, and ranks candidates for each turn.",
         [
             _dialogue_pairs(run, episodes, hidden, hidden=True),
             *critic.steps,
-            Step("sampled.jsonl", "sample_best_of_n", (str(episodes), str(sampled), run.start), sample),
+            Step(
+                "sampled.jsonl", "sample_best_of_n", (str(episodes), str(sampled), run.flags.policy), sample
+            ),
             Step("ranked.jsonl", "rank_best_of_n", (str(sampled), str(ranked), str(critic.policy)), rank),
         ],
     )
@@ -178,7 +175,7 @@ def sweet(run: Run, episodes: Path) -> Iterator[Setting]:
 
 def online(run: Run, split: Split, agent_type: str) -> Iterator[Setting]:
     """ArCHer and filtered behaviour cloning: it learns from what it plays, iteration by iteration."""
-    start, archer = quoted(Path(model_path(run.start))), agent_type == "archer"
+    start, archer = quoted(Path(model_path(run.flags.policy))), agent_type == "archer"
     own = dict[str, Any](env_name=run.flags.world, tasks=quoted(split.train), eval_tasks=quoted(split.dev))
     own |= {"seed": run.flags.seed, "policy_lm": start, "critic_lm": start, "critic_lr": 1e-3 * run.rate}
     own |= {"max_new_tokens": run.flags.max_tokens, "agent_type": agent_type}
@@ -204,7 +201,9 @@ def online(run: Run, split: Split, agent_type: str) -> Iterator[Setting]:
 
 def _trained(run: Run, stage: str, name: str, rate: float, flags: Mapping[str, Any]) -> Setting:
     output, rate = run.path(name), rate * run.rate
-    given = dict[str, Any](pretrain=run.start, save_path=output, ckpt_path=run.path(f"{name}.checkpoints"))
+    given = dict[str, Any](
+        pretrain=run.flags.policy, save_path=output, ckpt_path=run.path(f"{name}.checkpoints")
+    )
     given |= {"learning_rate": rate, "quiet": True, "seed": run.flags.seed, **_TRAINING, **flags}
     return Setting(f"learning rate {rate:g}", [Step(name, stage, (), given)], output)
 
@@ -245,7 +244,10 @@ async def _looked_at(run: Run, rows: Sequence[Candidates], episodes: Path, margi
         return one, states_of(one)[row.key[2]]
 
     policy = TransformersPolicy(
-        run.start, system_prompt=world.system_prompt, max_new_tokens=run.flags.max_tokens, max_batch=256
+        run.flags.policy,
+        system_prompt=world.system_prompt,
+        max_new_tokens=run.flags.max_tokens,
+        max_batch=256,
     )
     user = Remembering(world.user.make(world.name), recorded.values()) if world.user.by != "world" else None
     async with AsyncExitStack() as stack:
@@ -276,12 +278,12 @@ def learn(flags: LearningFlags, first_minutes: float) -> None:
         run.path("policy").unlink(missing_ok=True)
     split = split_tasks(world, run.path("tasks"), overwrite=flags.overwrite)
     print(
-        f"{flags.method} in {world.name} from {run.start}: about {flags.minutes:g} minutes, and then the test tasks. What each stage "
+        f"{flags.method} in {world.name} from {run.flags.policy}: about {flags.minutes:g} minutes, and then the test tasks. What each stage "
         f"prints goes to {run.path('logs')}."
     )
     if run.path("report.json").exists():
         print("There is a report already: with a larger --minutes, more settings are tried.")
-    first = run.played(run.start, split.dev, "start.dev.jsonl", repeats=_DEV_REPEATS)
+    first = run.played(run.flags.policy, split.dev, "start.dev.jsonl", repeats=_DEV_REPEATS)
     scripted = {
         agent: play_steps(flags.world, split.dev, run.path(f"{agent}.dev.jsonl"), agent_model=agent)
         for agent in able_agents(world, load_tasks(split.dev), world.agents)
@@ -353,7 +355,7 @@ def _search(
 def _report(run: Run, split: Split, world: World, chosen: Setting) -> None:
     """The start and the policy that was chosen, on test tasks, paired."""
     kept, link = {"repeats": _TEST_REPEATS, "num_tasks": _TEST_TASKS}, run.path("policy")
-    steps = run.played(run.start, split.test, "start.test.jsonl", **kept)
+    steps = run.played(run.flags.policy, split.test, "start.test.jsonl", **kept)
     steps += run.played(chosen.policy, split.test, "policy.test.jsonl", **kept)
     run.run("The start and the policy play the test tasks.", steps)
     played = {name: load_trajectories(run.path(f"{name}.test.jsonl")) for name in ("start", "policy")}
