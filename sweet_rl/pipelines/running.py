@@ -44,7 +44,13 @@ _GRACE_S: Final = 2.0  # in which a step ends by itself when its pipeline is sto
 
 
 def run_steps(
-    steps: Sequence[Step], folder: Path, *, jobs: int = 1, fresh: bool = True, small: bool = False
+    steps: Sequence[Step],
+    folder: Path,
+    *,
+    jobs: int = 1,
+    fresh: bool = True,
+    small: bool = False,
+    threads: int = 1,
 ) -> None:
     """Run the steps that are not done, each once its `needs` and `after` are.
 
@@ -53,7 +59,7 @@ def run_steps(
         folder: in which the pipeline writes.
         jobs: steps at once.
         fresh: a process for each; else one keeps torch loaded, and what it holds of a GPU's memory.
-        small: one thread a process, and a step's command and output go to a file: for many small steps.
+        small: few `threads` a process, and a step's command and output go to a file: for many small steps.
     """
     places = {step.name: f"{number}/{len(steps)}" for number, step in enumerate(steps, 1)}
     waiting, running = list(steps), dict[Future[float], Step]()
@@ -89,7 +95,7 @@ def run_steps(
 
     with locked(folder / "pipeline"):
         tracking.writes(folder, folder=True, continues=True)
-        with workers(jobs, fresh=fresh, small=small) as pool:
+        with workers(jobs, fresh=fresh, threads=threads if small else None) as pool:
             progress = tracking.progresses("stage", len(steps))
             while waiting or running:
                 records = Records(folder, steps)
@@ -157,11 +163,11 @@ def _log(step: Step, folder: Path) -> Path:
 
 
 @contextlib.contextmanager
-def workers(jobs: int, *, fresh: bool, small: bool) -> Iterator[ProcessPoolExecutor]:
-    """Processes that run steps."""
+def workers(jobs: int, *, fresh: bool, threads: int | None) -> Iterator[ProcessPoolExecutor]:
+    """Processes that run steps, with so many threads each, or as many as there are cores."""
     ours = {PARENT: tracking.current().id or ""}
-    if small:
-        ours |= {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    if threads is not None:
+        ours |= {"OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
     saved = {name: os.environ[name] for name in ours if name in os.environ}
     context, once = multiprocessing.get_context("spawn"), 1 if fresh else None
     goes_on, stop = context.Pipe(duplex=False)
@@ -209,6 +215,8 @@ def _run(step: Step, folder: Path, *, small: bool) -> float:
         with log.open("w") as file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
             print(f"$ {step.command}", flush=True)
             step()
+        if (torch := sys.modules.get("torch")) is not None:
+            torch.cuda.empty_cache()  # of which the processes beside this one have need
     else:
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):

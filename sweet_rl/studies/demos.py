@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from sweet_rl.chat import EMBEDDED, model_path
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Only, flag, group, listed
 from sweet_rl.flags.models import Agent, Iterations, Skill
 from sweet_rl.flags.shared import Jobs, OutputDir, Overwriting, Seeded, WorldName
 from sweet_rl.studies.reflect.worlds import MAIN_METHODS, METHODS, USUAL, WORLDS
-from sweet_rl.studies.sweet.settings import ALL_WAYS, MAIN_WAYS, Study
+from sweet_rl.studies.sweet.settings import ALL_WAYS, MAIN_WAYS, REAL_WAYS, Study, on_this_machine
 
 HELPS = {  # What some flags mean in the demos
     "overwrite": "discard what an earlier demo left in the folder.",
@@ -26,14 +29,24 @@ class StudyFlags(OutputDir, Jobs, Overwriting):
 
 @group("The study")
 class DemoFlags(StudyFlags, Agent, WorldName, Seeded):
-    num_train_tasks: int = flag(
-        144,
-        "training tasks, each played four times; with fewer than 20, a critic distinguishes too few turns for a policy to learn from.",
+    num_train_tasks: int | None = flag(
+        None,
+        "training tasks, each played four times; with fewer than 20, a critic distinguishes too few turns for a policy to learn from. "
+        "Default: 144; with a pretrained model 500 on a GPU, else 100.",
         at_least=20,
         aliases=("train_tasks",),
     )
-    num_test_tasks: int = flag(
-        200, "tasks on which every method is evaluated.", at_least=1, aliases=("test_tasks",)
+    num_test_tasks: int | None = flag(
+        None,
+        "tasks on which every method is evaluated. Default: 200; with a pretrained model 300 on a GPU, else 150.",
+        at_least=1,
+        aliases=("test_tasks",),
+    )
+    demonstrations: int | None = flag(
+        None,
+        "dialogues of the scripted teacher that a pretrained model imitates first. Default: 1,000 on a GPU, else 500.",
+        at_least=1,
+        only=Only("agent", ("pretrained",), "a pretrained --agent"),
     )
     trades: int = flag(
         10,
@@ -42,9 +55,10 @@ class DemoFlags(StudyFlags, Agent, WorldName, Seeded):
         at_most=40,
         only=Only("world", ("trades",), "--world trades"),
     )
-    ways: str = flag(
-        ",".join(MAIN_WAYS),
-        f"variants of SWEET-RL, separated by commas, or all: {', '.join(ALL_WAYS)}.",
+    ways: str | None = flag(
+        None,
+        f"variants of SWEET-RL, separated by commas, or all: {', '.join(ALL_WAYS)}. Default: {','.join(MAIN_WAYS)}; with a "
+        f"pretrained model {','.join(REAL_WAYS)}.",
         shown="all",
     )
     best_of: str = flag(
@@ -53,7 +67,11 @@ class DemoFlags(StudyFlags, Agent, WorldName, Seeded):
         "commas, like 2,4,8; empty: skip this part.",
         shown="all",
     )
-    page_tasks: int = flag(4, "web pages for the scripted designers; 0: skip this part.", at_least=0)
+    page_tasks: int | None = flag(
+        None,
+        "web pages for the scripted designers; 0: skip this part. Default: 4; with a pretrained model 0.",
+        at_least=0,
+    )
     dev: bool = flag(False, "evaluate on mini:dev instead of mini:test, to choose settings.")
 
     def check_together(self) -> None:
@@ -64,6 +82,8 @@ class DemoFlags(StudyFlags, Agent, WorldName, Seeded):
         self.numbers_of_turns()
 
     def named_ways(self) -> tuple[str, ...]:
+        if self.ways is None:
+            return REAL_WAYS if _pretrained(self.agent) else MAIN_WAYS
         return ALL_WAYS if self.ways == "all" else tuple(listed(self.ways))
 
     def numbers_of_turns(self) -> tuple[int, ...]:
@@ -73,23 +93,33 @@ class DemoFlags(StudyFlags, Agent, WorldName, Seeded):
         return tuple(sorted(set(map(int, listed(self.best_of)))))
 
 
+def _pretrained(agent: str) -> bool:
+    """Whether an agent is none of make_embedded_agent, which can talk and read solutions, as its figures say."""
+    return agent != EMBEDDED and not Path(agent, "figures.json").is_file()
+
+
 @recorded("demo", reads=("agent",))
 @stage(
     "output_dir",
     defaults={"output_dir": "outputs/demo", "agent": "embedded", "world": "trades"},
     helps={
         "overwrite": HELPS["overwrite"],
-        "agent": "starting agent: embedded, or a folder of sweet-rl make_embedded_agent.",
+        "agent": "starting agent: embedded, a folder of sweet-rl make_embedded_agent, or a pretrained chat model "
+        "(smollm2, a folder, a hub name), which first imitates the scripted teacher.",
         "world": "kind of tasks of the mini benchmark: trades, usual or easy.",
         "seed": "random seed of tasks, dialogues and training.",
     },
     narrow={"agent": {"choices": ()}, "world": {"choices": ("trades", "usual", "easy"), "aliases": ()}},
-    facets=lambda flags: {"world": {flags["world"]}},
+    facets=lambda flags: {
+        "world": {flags["world"]},
+        "agent": {"pretrained" if _pretrained(flags["agent"]) else EMBEDDED},
+    },
 )
 def demo(flags: DemoFlags, /) -> None:
     """Run SWEET-RL and its baselines from scratch: dialogues, critic, candidates, pairs, policies, report.
 
-    Needs no GPU, no download and no key, and takes less than four minutes on two cores. The embedded agent
+    Needs no GPU, no download and no key, and takes less than four minutes on two cores; with --agent smollm2
+    it is made for a GPU and a quarter of an hour, or for two cores and a night. The embedded agent
     talks to the scripted human over HTTP, and the sandbox grades its dialogues. All methods learn from the
     same dialogues: rejection fine-tuning, DPO on whole dialogues, and SWEET-RL in three variants. If a
     browser is installed, scripted designers also draw a few web pages (Frontend Design). Each command is
@@ -100,26 +130,33 @@ def demo(flags: DemoFlags, /) -> None:
     from sweet_rl.studies.sweet.recipe import why_no_pages
     from sweet_rl.users.server import start_server
 
+    fields: dict[str, Any] = {"agent": flags.agent, "train_tasks": 144, "test_tasks": 200, "page_tasks": 4}
+    how: dict[str, Any] = {}
+    if _pretrained(flags.agent):
+        model_path(flags.agent)  # refused before anything is written
+        warm_start = str(Path(flags.output_dir) / "warm_start")
+        fields = {**on_this_machine(flags.jobs), "agent": warm_start, "pretrained": flags.agent}
+        how = {"threads": max(1, (os.cpu_count() or 1) // flags.jobs), "full": None}
+    chosen = {"train_tasks": flags.num_train_tasks, "test_tasks": flags.num_test_tasks}
+    chosen |= {"demonstrations": flags.demonstrations, "page_tasks": flags.page_tasks}
+    fields |= {name: number for name, number in chosen.items() if number is not None}
     folder = prepared(flags.output_dir, overwrite=flags.overwrite)
     with start_server() as server:
         print(f"The scripted human answers at {server.base_url}\n", flush=True)
         study = Study(
             folder,
-            agent=flags.agent,
             human=server.base_url,
             seed=flags.seed,
             world=f"trades={flags.trades}" if flags.world == "trades" else flags.world,
             ways=flags.named_ways(),
             best_of=flags.numbers_of_turns(),
-            train_tasks=flags.num_train_tasks,
             test_split="dev" if flags.dev else "test",
-            test_tasks=flags.num_test_tasks,
-            page_tasks=flags.page_tasks,
+            **fields,
         )
-        if flags.page_tasks and (lacking := why_no_pages(study)):
+        if study.page_tasks and (lacking := why_no_pages(study)):
             print(f"The part with web pages is left out. {lacking}\n", flush=True)
             study = replace(study, page_tasks=0)
-        run_study("sweet", study, flags.jobs)
+        run_study("sweet", study, flags.jobs, **how)
     if study.page_tasks:
         print(
             "Look at the pages with: sweet-rl visualize_design_dialogue_histories "

@@ -43,8 +43,15 @@ def prepared(output_dir: str, *, overwrite: bool) -> Path:
     return folder
 
 
-def run_study(kind: str, study: Any, jobs: int) -> None:
-    """Run the missing steps of a kind, which is a folder here; write `study.json` and `report.html`."""
+def run_study(
+    kind: str, study: Any, jobs: int, *, threads: int = 1, full: str | None = "full_study.json"
+) -> None:
+    """Run the missing steps of a kind, which is a folder here; write `study.json` and `report.html`.
+
+    Args:
+        threads: of each process.
+        full: the file of a study that comes with the package, to be shown beside this one.
+    """
     from sweet_rl.pipelines.running import run_steps, seconds_of
 
     recipe, reading = (
@@ -52,9 +59,9 @@ def run_study(kind: str, study: Any, jobs: int) -> None:
     )
     started, folder = time.perf_counter(), study.folder
     steps = in_rounds(recipe.rounds(study), folder)
-    run_steps(steps, folder, jobs=jobs, fresh=False, small=True)
+    run_steps(steps, folder, jobs=jobs, fresh=False, small=True, threads=threads)
     found = reading.results(study, seconds_of(folder, steps))
-    finish(folder, beside(found, Path(__file__).parent / kind / "full_study.json"))
+    finish(folder, beside(found, Path(__file__).parent / kind / full) if full else found)
     print(f"Done in {time.perf_counter() - started:.0f} s. Open {folder / 'report.html'} in a browser.")
 
 

@@ -23,20 +23,31 @@ from sweet_rl.studies.reflect import recipe as reflect
 from sweet_rl.studies.sweet import recipe as mini_study
 from sweet_rl.studies.sweet.recipe import OWN_STEPS, first_round, rejection, rounds, sweet, two_rounds
 from sweet_rl.studies.sweet.results import METHODS
-from sweet_rl.studies.sweet.settings import ALL_WAYS, BLIND_CRITIC, BLIND_POLICY, CRITIC, SWEETS
+from sweet_rl.studies.sweet.settings import ALL_WAYS, EMBEDDED, SWEETS, on_this_machine
 
 
-def kinds(folder, study):
+def begun_with(folder, study, monkeypatch, gib=0.0, jobs=2):
+    """A study of a pretrained model on a machine whose GPU has so much memory."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: gib > 0)
+    monkeypatch.setattr("sweet_rl.pipelines.preflight.gpu_bytes", lambda: gib * 2**30)
+    fields = {"pretrained": "smollm2", "agent": str(folder / "warm_start"), **on_this_machine(jobs)}
+    return replace(study, ways=ALL_WAYS, **fields)
+
+
+def kinds(folder, study, monkeypatch):
     return {
+        "pretrained": rounds(begun_with(folder, study, monkeypatch, gib=80)),
         "sweet": rounds(replace(study, ways=ALL_WAYS, best_of=(2,), page_tasks=2)),
         "archer": archer.rounds(archer.OnlineStudy(folder, seeds=2)),
         "reflect": reflect.rounds(reflect.ReflectStudy(folder, seeds=2, worlds=tuple(reflect.METHODS))),
     }
 
 
-@pytest.mark.parametrize("kind", ["sweet", "archer", "reflect"])
-def test_every_command_of_a_study_is_one_that_a_person_can_type(kind, study, tmp_path):
-    calls = [call for chains in kinds(tmp_path, study)[kind] for chain in chains for call in chain]
+@pytest.mark.parametrize("kind", ["pretrained", "sweet", "archer", "reflect"])
+def test_every_command_of_a_study_is_one_that_a_person_can_type(kind, study, tmp_path, monkeypatch):
+    calls = [
+        call for chains in kinds(tmp_path, study, monkeypatch)[kind] for chain in chains for call in chain
+    ]
     for call in (each for each in calls if ":" not in each.run):
         words = [*call.words, *(f"--{name}={value}" for name, value in call.flags.items())]
         stage = load(call.run)
@@ -44,6 +55,7 @@ def test_every_command_of_a_study_is_one_that_a_person_can_type(kind, study, tmp
         assert call.command.startswith(f"sweet-rl {call.run} ")
     runs = {call.run for call in calls}
     own = {
+        "pretrained": {"simulate_interactions", "train_sft", "train_dpo", "rank_best_of_n"},
         "sweet": {"simulate_interactions", "train_sft", "train_dpo", "rank_best_of_n", "evaluate_html"},
         "archer": {"simulate_interactions", "run_archer"},
         "reflect": {"reflect supervised_pretrain", "reflect rl_finetune", "reflect evaluate"},
@@ -109,11 +121,11 @@ def test_what_is_special_about_each_way_of_sweet_rl(study):
     unguarded = {"hard_negatives": None, "twins": None, "twins_from": None}
     assert differs("sweet_halves", draw) == {"draws": "halves", "margin": None, "min_score": None}
     assert differs("sweet_unguarded", draw) == unguarded
-    assert differs("sweet_blind", train) == {"nll_loss_coef": str(BLIND_POLICY["nll_loss_coef"])}
+    assert differs("sweet_blind", train) == {"nll_loss_coef": str(EMBEDDED.blind_policy["nll_loss_coef"])}
     assert all(differs(way.name, train) == {} for way in SWEETS if way.name != "sweet_blind")
     steps = (step for chain in first_round(study) for step in chain if step.name.startswith("critic"))
     trained = {step.name: step.flags["beta"] for step in steps}
-    assert trained == {"critic": CRITIC["beta"], "critic_blind": BLIND_CRITIC["beta"]}
+    assert trained == {"critic": 100.0, "critic_blind": 10.0, "critic_outcomes": 100.0}
     own = {"sweet_wrong": "take_swapped", "sweet_shuffled": "shuffle_scores"}
     own |= {"sweet_oracle": "score_by_oracle"}
     for way, chain in chains.items():
@@ -139,7 +151,7 @@ def test_two_rounds_have_as_many_dialogues_in_all_and_the_second_begins_where_th
 def test_rounds_begin_with_the_longest_and_rivals_learn_from_the_same_dialogues(study):
     all_rounds = rounds(replace(study, ways=ALL_WAYS, best_of=(2,), page_tasks=2))
     first = [[chain[0].name for chain in each] for each in all_rounds[2:4]]
-    assert first[0] == ["sampled.jsonl", "critic", "critic_blind", "dpo"]
+    assert first[0] == ["sampled.jsonl", "critic", "critic_blind", "pairs_shuffled.jsonl", "dpo"]
     assert first[1][0] == "first.train.jsonl"
     assert set(ALL_WAYS) <= set(METHODS)  # each is measured
     (dpo, *_), (rft, *_) = mini_study.dialogue_dpo(study), rejection(study)
@@ -152,6 +164,36 @@ def test_rounds_begin_with_the_longest_and_rivals_learn_from_the_same_dialogues(
         ("embedded", "solution", 2),
     ]
     assert {one["agent_model"] for one in chosen} == {"embedded"}
+
+
+@pytest.mark.parametrize(
+    ("gib", "jobs", "tokens", "cache"),
+    [(0, 2, 1024, None), (140, 4, 32768, 8.75), (24, 1, 16384, 6), (8, 2, 2048, 1)],
+)
+def test_a_pretrained_model_imitates_first_and_what_is_computed_at_once_follows_from_memory(
+    gib, jobs, tokens, cache, study, tmp_path, monkeypatch
+):
+    study = begun_with(tmp_path, study, monkeypatch, gib, jobs)
+    steps = {step.name: step for chains in rounds(study) for chain in chains for step in chain}
+    assert "gates.json" not in steps
+    teacher, imitation = steps["taught.jsonl"], steps["warm_start"]
+    assert (teacher.flags["agent_model"], teacher.flags["tokenizer"]) == ("expert", "smollm2")
+    assert steps["teaching.jsonl"].flags["seed"] != steps["train.jsonl"].flags["seed"]
+    assert (imitation.flags["pretrain"], imitation.flags["dataset"]) == (
+        "smollm2",
+        study.path("taught.jsonl"),
+    )
+    trained = [step for step in steps.values() if "save_path" in step.flags]
+    assert {str(step.flags["pretrain"]) for step in trained} == {
+        "smollm2",
+        study.agent,
+        str(study.path("first.sweet")),
+    }
+    assert {step.flags["max_tokens_per_batch"] for step in trained} == {tokens}
+    assert steps["sampled.jsonl"].flags.get("cache_gib") == cache
+    assert steps["critic_outcomes"].flags["dataset"] == study.path("pairs_shuffled.jsonl")
+    assert steps["sweet_outcomes.ranked.jsonl"].words[2] == str(study.path("critic_outcomes"))
+    assert steps["sweet_untrained.ranked.jsonl"].words[2] == study.agent
 
 
 def test_another_port_of_the_human_is_no_other_setting_but_another_agent_is_another_input(study, tmp_path):
@@ -174,7 +216,7 @@ def test_another_port_of_the_human_is_no_other_setting_but_another_agent_is_anot
 def test_workers_end_with_the_study_that_wanted_them():
     code = (
         "import os, time\nfrom sweet_rl.pipelines import running\nif __name__ == '__main__':\n"
-        "    with running.workers(1, small=True, fresh=False) as pool:\n"
+        "    with running.workers(1, threads=1, fresh=False) as pool:\n"
         "        print(pool.submit(os.getpid).result(), flush=True)\n        pool.submit(time.sleep, 60).result()\n"
     )
     study = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
@@ -187,10 +229,10 @@ def test_workers_end_with_the_study_that_wanted_them():
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize("kind", ["sweet", "archer", "reflect"])
-def test_a_step_waits_for_all_that_made_what_its_command_names(kind, study):
+@pytest.mark.parametrize("kind", ["pretrained", "sweet", "archer", "reflect"])
+def test_a_step_waits_for_all_that_made_what_its_command_names(kind, study, monkeypatch):
     folder = study.path("x").parent
-    all_rounds = kinds(folder, study)[kind]
+    all_rounds = kinds(folder, study, monkeypatch)[kind]
     number_of = {step.name: n for n, chains in enumerate(all_rounds) for chain in chains for step in chain}
     before, found = {}, 0
     for step in in_rounds(all_rounds, folder):

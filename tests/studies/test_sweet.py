@@ -14,7 +14,13 @@ from sweet_rl.records import replace_rows
 from sweet_rl.studies.report.page import results_page
 from sweet_rl.studies.results import Candidate, Counted, Results, Turn
 from sweet_rl.studies.sweet import recipe
-from sweet_rl.studies.sweet.recipe import check_agent, score_by_oracle, shuffle_scores, take_swapped
+from sweet_rl.studies.sweet.recipe import (
+    check_agent,
+    score_by_oracle,
+    shuffle_outcomes,
+    shuffle_scores,
+    take_swapped,
+)
 from sweet_rl.studies.sweet.results import (
     METHODS,
     _credit,
@@ -122,7 +128,8 @@ def test_a_pair_is_right_where_the_oracle_likes_its_chosen_turn_only(study):
     drawn = [(0, 1), (0, 2), (1, 2), (2, 1)]  # useful above useless; two useful ones; the wrong way; right
     pairs = [key | {"chosen_index": chosen, "rejected_index": rejected} for chosen, rejected in drawn]
     replace_rows(study.pairs("sweet"), [*pairs, {"chosen": "a twin"}])
-    assert agreement(study, "sweet")["right_pairs"] == Counted(0.5, n=4)
+    shares = agreement(study, "sweet")
+    assert (shares["right_pairs"], shares["wrong_pairs"]) == (Counted(0.5, n=4), Counted(0.25, n=4))
 
 
 def test_results_say_what_the_files_hold(study, no_charts):
@@ -303,6 +310,22 @@ def test_credit_that_is_wrong_on_purpose_or_right_by_an_oracle(tmp_path):
     assert all(each[0] == each[5] and sorted(each[:5]) == [1, 2, 3, 4, 5] for each in found)
     assert len(set(map(tuple, found))) > 1
     assert scored(tmp_path, shuffle_scores, rows) == found
+
+
+def test_shuffled_outcomes_are_dealt_within_a_task_and_give_as_many_pairs(study):
+    rows = [
+        trajectory(index, texts, reward) | {"sample_index": sample}
+        for sample, (texts, reward) in enumerate(((WON, 1.0), (LOST, 0.3), (HASTY, 0.0)))
+        for index in range(12)
+    ]
+    replace_rows(study.dialogues, rows)
+    output = study.path("pairs_shuffled.jsonl")
+    shuffle_outcomes(str(study.dialogues), str(output))
+    pairs = [json.loads(line) for line in output.read_text().splitlines()]
+    assert len(pairs) == 2 * 12
+    won = [SOLUTION in pair["chosen"].rpartition("ANSWER")[2] for pair in pairs]
+    assert 0 < sum(won) < len(won)
+    assert all(pair["chosen"].startswith("In light that the final answer is") for pair in pairs)
 
 
 LINE = {"mean": {"mean": 0.5, "low": 0.4, "high": 0.6}, "floors": {"blank page": 0.01}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
@@ -12,36 +13,48 @@ from typing import Any, Final
 
 from sweet_rl import tracking
 from sweet_rl.chat import EMBEDDED, model_path
+from sweet_rl.interface.results import pairs
 from sweet_rl.mini.backend import extras
 from sweet_rl.pipelines.steps import Step
 from sweet_rl.preferences.candidates import Candidates, candidates_from_rows
 from sweet_rl.preferences.ranking import SWAPPED
-from sweet_rl.records import read_rows, replace_file, replace_rows
+from sweet_rl.records import load_trajectories, read_rows, replace_file, replace_rows
 from sweet_rl.studies.results import texts_of
-from sweet_rl.studies.runner import Chain, Flags, call
+from sweet_rl.studies.runner import Chain, call
 from sweet_rl.studies.sweet import settings
-from sweet_rl.studies.sweet.settings import Study, Sweet
+from sweet_rl.studies.sweet.settings import Flags, Study, Sweet
 from sweet_rl.types import Json
 
 OWN_STEPS = __name__
 """Where steps are that are no stages: `check_agent`, and below it credit that is wrong on purpose or right by an oracle."""
 
 DESIGNERS: Final[Mapping[str, tuple[str, str]]] = texts_of(__package__)["designers"]
-_SAMPLING = {"max_tokens": 48, "max_batch": 256}
 _RESUMED = {"to_continue": True, "quiet": True}
 
 
 def rounds(study: Study) -> Sequence[Sequence[Chain]]:
     """All chains; those of a round may need what earlier rounds made. The longest come first."""
-    figures = study.path("gates.json")
-    gates = call(f"{OWN_STEPS}:check_agent", figures, (study.agent, str(figures)))
     bounds = tuple(step for name in settings.LINES for step in _measure(study, name, name))
     return (
-        [(gates, *_tasks(study))],
+        [beginning(study), _tasks(study)],
         [_offline(study), _measure(study, "warm_start", study.agent), bounds],
         first_round(study),
         [*second_round(study), rejection(study), *page_chains(study)],
         [_looked_at(study, "warm_start", study.agent), _looked_at(study, "sweet", str(study.path("sweet")))],
+    )
+
+
+def beginning(study: Study) -> Chain:
+    """The agent that all methods begin with: measured, or a pretrained model that imitates the scripted teacher."""
+    if not study.pretrained:
+        figures = study.path("gates.json")
+        return (call(f"{OWN_STEPS}:check_agent", figures, (study.agent, str(figures))),)
+    tasks, taught = study.path("teaching.jsonl"), study.path("taught.jsonl")
+    flags = {"pretrain": study.pretrained, **study.settings.imitation}
+    return (
+        _generate(study, tasks, "train", study.demonstrations, study.seed + settings.OF_DEMONSTRATIONS),
+        _simulate(study, "expert", tasks, taught, 1, {"tokenizer": study.pretrained}),
+        _train(study, "train_sft", "warm_start", taught, flags),
     )
 
 
@@ -51,12 +64,16 @@ def data(study: Study) -> Chain:
 
 
 def _tasks(study: Study) -> Chain:
-    steps, splits = [], {"train": ("train", study.train_tasks), "test": (study.test_split, study.test_tasks)}
-    for name, (split, number) in splits.items():
-        tasks, fixed = study.path(f"{name}.jsonl"), {"seed": study.seed, "overwrite": True}
-        flags = {"source": f"mini:{study.world}:{split}", "num_tasks": number, **fixed}
-        steps.append(call("generate_tasks", tasks, (str(tasks),), flags))
-    return tuple(steps)
+    splits = {"train": ("train", study.train_tasks), "test": (study.test_split, study.test_tasks)}
+    return tuple(
+        _generate(study, study.path(f"{name}.jsonl"), split, number, study.seed)
+        for name, (split, number) in splits.items()
+    )
+
+
+def _generate(study: Study, tasks: Path, split: str, number: int, seed: int) -> Step:
+    flags = {"source": f"mini:{study.world}:{split}", "num_tasks": number, "seed": seed, "overwrite": True}
+    return call("generate_tasks", tasks, (str(tasks),), flags)
 
 
 def _offline(study: Study) -> Chain:
@@ -77,7 +94,8 @@ def first_round(study: Study) -> list[Chain]:
     return [
         candidates(study),
         critic(study, "critic", hidden=True),
-        *([critic(study, "critic_blind", settings.BLIND_CRITIC, hidden=False)] if blind else []),
+        *([critic(study, "critic_blind", study.settings.blind_critic, hidden=False)] if blind else []),
+        *([critic(study, settings.DECEIVED, hidden=True)] if "sweet_outcomes" in study.ways else []),
         dialogue_dpo(study),
     ]
 
@@ -129,7 +147,7 @@ def _simulate(
     given |= {
         "max_turns": extras.MAX_TURNS,
         "batch_size": 256,
-        **({} if model in settings.LINES else _SAMPLING),
+        **({} if model in settings.LINES else study.settings.sampling),
     }
     given |= {"seed": study.seed, **_RESUMED, **(flags or {})}
     return call("simulate_interactions", output, (str(tasks), str(output)), given)
@@ -147,14 +165,19 @@ def _measure(study: Study, name: str, model: str | None = None, flags: Flags | N
 def _train(study: Study, stage: str, name: str, dataset: Path, flags: Flags, **first: Any) -> Step:
     output = study.path(name)
     given = {"pretrain": study.agent, "dataset": dataset, "ckpt_path": f"{output}.checkpoints", **first}
-    flags = given | {"save_path": output, "seed": study.seed} | settings.TRAIN | dict(flags)
-    return call(stage, output, flags=flags)
+    given |= {"save_path": output, "seed": study.seed, "eval_fraction": 0, "quiet": True}
+    return call(stage, output, flags={**given, **study.settings.training, **flags})
 
 
-def critic(study: Study, name: str, flags: Flags = settings.CRITIC, *, hidden: bool) -> Chain:
+def critic(study: Study, name: str, flags: Flags | None = None, *, hidden: bool) -> Chain:
     """The critic: DPO on pairs of whole dialogues, each after its hidden solution if `hidden`."""
+    flags = {**(flags or study.settings.critic), "mean_log_prob": "trajectory"}
+    if name == settings.DECEIVED:
+        dealt = study.path("pairs_shuffled.jsonl")
+        first = call(f"{OWN_STEPS}:shuffle_outcomes", dealt, (str(study.dialogues), str(dealt)))
+        return first, _train(study, "train_dpo", name, dealt, flags)
     pairs = study.path("pairs_hidden.jsonl" if hidden else "pairs.jsonl")
-    return (_train(study, "train_dpo", name, pairs, {**flags, "mean_log_prob": "trajectory"}),)
+    return (_train(study, "train_dpo", name, pairs, flags),)
 
 
 def candidates(study: Study) -> Chain:
@@ -162,20 +185,22 @@ def candidates(study: Study) -> Chain:
     return (_sample(study, study.agent, study.dialogues, "sampled.jsonl", fraction),)
 
 
-def dialogue_dpo(study: Study, name: str = "dpo", flags: Flags = settings.DIALOGUE_DPO) -> Chain:
+def dialogue_dpo(study: Study, name: str = "dpo", flags: Flags | None = None) -> Chain:
     """Multi-turn DPO on pairs of whole dialogues, with their hard negatives."""
-    trained = _train(study, "train_dpo", name, study.path("pairs_guarded.jsonl"), flags)
+    pairs = study.path("pairs_guarded.jsonl")
+    trained = _train(study, "train_dpo", name, pairs, flags or study.settings.dialogue_dpo)
     return trained, *_measure(study, name)
 
 
-def rejection(study: Study, name: str = "rft", flags: Flags = settings.REJECTION) -> Chain:
+def rejection(study: Study, name: str = "rft", flags: Flags | None = None) -> Chain:
+    flags = flags or study.settings.rejection
     trained = _train(study, "train_sft", name, study.dialogues, flags, min_reward=1.0)
     return trained, *_measure(study, name)
 
 
 def _sample(study: Study, model: str, dialogues: Path, name: str, fraction: float) -> Step:
     output, drawn = study.path(name), {"best_of_n": study.candidates, "data_fraction": fraction}
-    flags = {**drawn, **_SAMPLING, "seed": study.seed, **_RESUMED}
+    flags = {**drawn, **study.settings.sampling, "seed": study.seed, **_RESUMED}
     return call("sample_best_of_n", output, (str(dialogues), str(output), model), flags)
 
 
@@ -188,10 +213,11 @@ def _learned(study: Study, way: Sweet) -> Chain:
     ranked, pairs, sampled = study.ranked(way.name), study.pairs(way.name), study.sampled
     change = "take_swapped" if way.given == "wrong" else "shuffle_scores" if way.shuffled else ""
     scored = study.path(f"{way.name}.scored.jsonl") if change else ranked
-    rank: dict[str, Any] = {**_RESUMED}
+    own, blind = study.settings, way.given == "none"
+    rank: dict[str, Any] = {**_RESUMED, **own.ranking}
     if way.advantage == "paper":
         rank |= {"advantage": "paper", "reference_model": study.agent}
-    if way.given == "none":
+    if blind:
         rank["no_use_ground_truth"] = True
     if way.given == "wrong":
         rank["swap_test"] = True
@@ -202,14 +228,16 @@ def _learned(study: Study, way: Sweet) -> Chain:
     draw: dict[str, Any] = {"num_pairs": study.pairs_per_turn, "seed": study.seed, "overwrite": True}
     draw |= {"draws": way.draws, "oracle_of": "code"}
     if way.draws != "halves":
-        draw |= {"margin": way.margin} | ({} if way.min_score is None else {"min_score": way.min_score})
+        draw |= way.pairs or (own.blind_pairs if blind else own.pairs)
     if way.guarded:
         draw |= settings.GUARDS | {"twins_from": study.dialogues}
     return (
         scores,
         *changed,
         call("generate_random_pairs_from_ranks", pairs, (str(ranked), str(pairs)), draw),
-        _train(study, "train_dpo", way.name, pairs, way.settings),
+        _train(
+            study, "train_dpo", way.name, pairs, way.policy or (own.blind_policy if blind else own.policy)
+        ),
     )
 
 
@@ -270,6 +298,19 @@ def check_agent(agent: str, output: str) -> None:
 def take_swapped(scored: str, output: str) -> None:
     """Put the scores with another task's solution, of `rank_best_of_n --swap_test`, in place of the right ones."""
     _write_scores(output, [(row, row.row[SWAPPED]) for row in _turns(scored)])
+
+
+def shuffle_outcomes(dialogues: str, output: str) -> None:
+    """Deal the rewards of every task's dialogues among them by chance, and write the pairs that the critic then gets."""
+    tracking.reads("source", dialogues)
+    played, rewards = load_trajectories(dialogues), defaultdict[str, list[float | None]](list)
+    for each in played:
+        rewards[each.task.task_id].append(each.reward)
+    for task_id, own in rewards.items():
+        Random(task_id).shuffle(own)
+    dealt = [replace(each, reward=rewards[each.task.task_id].pop()) for each in played]
+    tracking.writes(output)
+    replace_rows(output, pairs(dealt, with_ground_truth=True))
 
 
 def shuffle_scores(scored: str, output: str) -> None:

@@ -70,8 +70,8 @@ def results(study: Study, seconds: Mapping[str, float]) -> study_results.Results
     pages, strips = page_results(study) if study.page_tasks else (None, ())
     return study_results.Results(
         "sweet",
-        "SWEET-RL and its rivals in the mini benchmark",
-        "A tiny agent is asked for a function that adds up prices. Which two extras a shop charges for it can only learn "
+        f"SWEET-RL and its rivals in the mini benchmark{f', begun with {study.pretrained}' if study.pretrained else ''}",
+        "An agent is asked for a function that adds up prices. Which two extras a shop charges for it can only learn "
         f"by asking. Every method learns from the same {study.train_tasks * study.repeats} dialogues about "
         f"{study.train_tasks} tasks and is measured on {study.test_tasks} new ones (mini:{study.world}:{study.test_split}, "
         f"seed {study.seed}).",
@@ -140,8 +140,9 @@ def agreement(study: Study, name: str) -> dict[str, Counted]:
     for _, pair in read_rows(study.pairs(name)):
         if "chosen_index" in pair:
             of_turn = verdicts[key_of(pair)]
-            right = of_turn[pair["chosen_index"]].good > of_turn[pair["rejected_index"]].good
-            found["right_pairs"].append(float(right))
+            chosen, rejected = (of_turn[pair[f"{side}_index"]].good for side in ("chosen", "rejected"))
+            found["right_pairs"].append(float(chosen > rejected))
+            found["wrong_pairs"].append(float(chosen < rejected))
     return {key: Counted(fmean(values), n=len(values)) for key, values in found.items() if values}
 
 
@@ -291,23 +292,31 @@ def _dialogue(name: str, trajectory: Trajectory, rows: Sequence[Candidates]) -> 
 
 
 def settings_of(study: Study) -> dict[str, Json]:
-    blind = next(way for way in settings.SWEETS if way.critic == "critic_blind")
+    own = study.settings
     trained = {
-        "critic": settings.CRITIC, "policy": settings.POLICY, "blind critic": settings.BLIND_CRITIC,
-        "its policy": settings.BLIND_POLICY, "trajectory DPO": settings.DIALOGUE_DPO,
-        "rejection fine-tuning": settings.REJECTION,
+        "critic": own.critic, "policy": own.policy, "blind critic": own.blind_critic, "its policy": own.blind_policy,
+        "trajectory DPO": own.dialogue_dpo, "rejection fine-tuning": own.rejection,
     }  # fmt: skip
+    if study.pretrained:
+        of_all = {name: own.training[name] for name in ("train_batch_size", "bf16") if name in own.training}
+        trained = {
+            "model": {"name": study.pretrained},
+            "imitation": own.imitation,
+            "every training": of_all,
+            **trained,
+        }
+        trained["imitation"] = {"dialogues": study.demonstrations, **own.imitation}
     return {
         "train tasks x dialogues": f"{study.train_tasks} x {study.repeats}",
         "test tasks": study.test_tasks,
         "candidates a turn": study.candidates,
         "dialogues of each task with candidates": study.candidates_of,
         "pairs a turn": study.pairs_per_turn,
-        "least difference of their scores": settings.SWEETS[0].margin,
-        "least score of a chosen turn": settings.SWEETS[0].min_score,
-        "least score with the blind critic": blind.min_score,
+        "least difference of their scores": own.pairs["margin"],
+        "least score of a chosen turn": own.pairs.get("min_score"),
+        "least score with the blind critic": own.blind_pairs.get("min_score"),
         **settings.GUARDS,
-        **{f"{title}: {name}": value for title, own in trained.items() for name, value in own.items()},
+        **{f"{title}: {name}": value for title, flags in trained.items() for name, value in flags.items()},
     }
 
 

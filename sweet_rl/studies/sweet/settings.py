@@ -2,16 +2,76 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
+
+Flags: TypeAlias = Mapping[str, Any]
 
 MAIN_WAYS = ("sweet", "sweet_blind", "sweet_wrong")  # The forms of SWEET-RL that the claim is about
+REAL_WAYS = (  # Of a pretrained model, in the order in which its claims matter
+    *("sweet", "sweet_untrained", "sweet_blind", "sweet_wrong", "sweet_outcomes", "sweet_shuffled"),
+    "sweet_oracle",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Flags of every method for one kind of agent; `pairs` are of turns, `blind` is for the blind critic's."""
+
+    critic: Flags
+    blind_critic: Flags
+    policy: Flags
+    blind_policy: Flags
+    dialogue_dpo: Flags
+    rejection: Flags
+    pairs: Flags
+    blind_pairs: Flags
+    training: Flags = field(default_factory=dict)  # of every training
+    sampling: Flags = field(default_factory=dict)  # of dialogues and candidates
+    ranking: Flags = field(default_factory=dict)
+    imitation: Flags = field(default_factory=dict)  # with which a pretrained model begins
+
+
+# The best of their grids on mini:trades=40:dev and mini:trades=10:dev with seed 0, by benchmarks/mini_settings.py.
+EMBEDDED = Settings(
+    critic={"learning_rate": 1e-4, "max_epochs": 4, "beta": 100.0},
+    blind_critic={"learning_rate": 1e-4, "max_epochs": 4, "beta": 10.0},
+    policy={"learning_rate": 1e-3, "beta": 0.3, "nll_loss_coef": 0.3, "max_epochs": 2},
+    blind_policy={"learning_rate": 1e-3, "beta": 0.3, "nll_loss_coef": 0.1, "max_epochs": 2},
+    dialogue_dpo={"learning_rate": 3e-4, "beta": 0.3, "nll_loss_coef": 1.0, "max_epochs": 32},
+    rejection={"learning_rate": 1e-3, "max_epochs": 40},
+    pairs={"margin": 0.3, "min_score": 0.0},
+    blind_pairs={"margin": 0.3},
+    training={"train_batch_size": 32, "micro_train_batch_size": 32},
+    sampling={"max_tokens": 48, "max_batch": 256},
+)
+
+# For SmolLM2-135M. Of two untuned runs on one GPU (28 November 2026), which trained critics, but no policy by their
+# credit: no grid has been run yet (benchmarks/mini_settings.py --agent smollm2).
+_POLICY = {"learning_rate": 1e-4, "beta": 0.3, "nll_loss_coef": 0.3, "max_epochs": 1}
+_CRITIC = {"learning_rate": 5e-5, "max_epochs": 4, "beta": 50.0}
+PRETRAINED = Settings(
+    critic=_CRITIC,
+    blind_critic=_CRITIC,
+    policy=_POLICY,
+    blind_policy=_POLICY,
+    dialogue_dpo={"learning_rate": 5e-5, "beta": 0.3, "nll_loss_coef": 1.0, "max_epochs": 6},
+    rejection={"learning_rate": 1e-4, "max_epochs": 4},
+    pairs={"margin": 0.02},
+    blind_pairs={"margin": 0.02},
+    imitation={"learning_rate": 2e-4, "max_epochs": 2},
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """What a study is made of; `candidates` are sampled for a turn, in `candidates_of` dialogues of each task."""
+    """What a study is made of; `candidates` are sampled for a turn, in `candidates_of` dialogues of each task.
+
+    All methods begin with `agent`: as it is, or made of a `pretrained` model by imitating so many `demonstrations`.
+    """
 
     folder: Path
     agent: str
@@ -23,12 +83,15 @@ class Study:
     test_split: str = "test"
     test_tasks: int = 500
     candidates: int = 16
-    candidates_of: int = 4
+    candidates_of: float = 4
     pairs_per_turn: int = 2
     ways: tuple[str, ...] = MAIN_WAYS
     best_of: tuple[int, ...] = ()
     page_tasks: int = 0
     prefix: str = ""
+    settings: Settings = EMBEDDED
+    pretrained: str = ""
+    demonstrations: int = 0
 
     def path(self, name: str) -> Path:
         return self.folder / f"{self.prefix}{name}"
@@ -61,19 +124,9 @@ class Study:
         return self.path(f"{name}.test.jsonl")
 
 
-# Of every training
-TRAIN = {"train_batch_size": 32, "micro_train_batch_size": 32, "eval_fraction": 0, "quiet": True}
-
-# The best of their grids on mini:trades=40:dev and mini:trades=10:dev with seed 0, by benchmarks/mini_settings.py.
-CRITIC = {"learning_rate": 1e-4, "max_epochs": 4, "beta": 100.0}
-BLIND_CRITIC = {"learning_rate": 1e-4, "max_epochs": 4, "beta": 10.0}
-POLICY = {"learning_rate": 1e-3, "beta": 0.3, "nll_loss_coef": 0.3, "max_epochs": 2}
-BLIND_POLICY = {"learning_rate": 1e-3, "beta": 0.3, "nll_loss_coef": 0.1, "max_epochs": 2}
-DIALOGUE_DPO = {"learning_rate": 3e-4, "beta": 0.3, "nll_loss_coef": 1.0, "max_epochs": 32}
-REJECTION = {"learning_rate": 1e-3, "max_epochs": 40}
-
 GUARDS = {"hard_negatives": 1, "twins": 0.33}  # What holds a policy while it learns from pairs of turns
 UNTRAINED = "untrained"  # The critic that is the agent before any training
+DECEIVED = "critic_outcomes"  # The critic that learns from outcomes of other dialogues
 ORACLE = "oracle"  # Instead of a critic: who knows what a turn is worth
 
 # Critics that choose among turns at test time, and what they see
@@ -94,7 +147,7 @@ LINES = (
 
 @dataclass(frozen=True, slots=True)
 class Sweet:
-    """One way of SWEET-RL: its critic, whose solution that is given, how scores become pairs (`margin` apart)."""
+    """One way of SWEET-RL: its critic, whose solution that is given, how scores become pairs; settings of its own."""
 
     name: str
     critic: str = "critic"
@@ -102,18 +155,18 @@ class Sweet:
     advantage: Literal["paper", "released"] = "paper"
     shuffled: bool = False
     draws: Literal["best", "halves"] = "best"
-    margin: float = 0.3
-    min_score: float | None = 0.0
     guarded: bool = True
-    settings: dict[str, Any] = field(default_factory=lambda: POLICY)
+    pairs: Flags | None = None
+    policy: Flags | None = None
 
 
 SWEETS = (  # The blind critic has settings of its own; the other ablations take those of the whole
     Sweet("sweet"),
     Sweet("sweet_released", advantage="released"),
-    Sweet("sweet_blind", "critic_blind", "none", advantage="released", min_score=None, settings=BLIND_POLICY),
+    Sweet("sweet_blind", "critic_blind", "none", advantage="released"),
     Sweet("sweet_wrong", given="wrong"),
     Sweet("sweet_shuffled", shuffled=True),
+    Sweet("sweet_outcomes", DECEIVED),
     Sweet("sweet_untrained", UNTRAINED, advantage="released"),
     Sweet("sweet_halves", draws="halves"),
     Sweet("sweet_unguarded", guarded=False),
@@ -122,4 +175,51 @@ SWEETS = (  # The blind critic has settings of its own; the other ablations take
 
 TWO_ROUNDS = "sweet_rounds"  # SWEET-RL twice, from as many dialogues in all
 SECOND_ROUND = 1_000_000  # Added to the seed of a study for the tasks of its second round
+OF_DEMONSTRATIONS = 2_000_000  # The same for the tasks of the demonstrations
 ALL_WAYS = (*(way.name for way in SWEETS), TWO_ROUNDS)
+
+
+_ON_A_GPU = {
+    "train_tasks": 500,
+    "test_tasks": 300,
+    "candidates": 12,
+    "candidates_of": 2,
+    "demonstrations": 1000,
+}
+_ON_TWO_CORES = {
+    "train_tasks": 100,
+    "test_tasks": 150,
+    "candidates": 8,
+    "candidates_of": 0.5,
+    "demonstrations": 500,
+}
+
+
+def on_this_machine(jobs: int) -> dict[str, Any]:
+    """The fields of a pretrained model's study: sizes for a GPU's quarter of an hour, or for two cores' night.
+
+    A GPU's memory, of which each of the `jobs` has its share, decides how many tokens are computed at once.
+    """
+    import torch
+
+    from sweet_rl.pipelines.preflight import gpu_bytes
+
+    sampling = {"max_tokens": 96}
+    if torch.cuda.is_available() and (share := gpu_bytes() / 2**30 / jobs):
+        tokens = 2 ** min(15, int(math.log2(1000 * share)))  # 32,768 take 33 GB
+        own = replace(
+            PRETRAINED,
+            training={"max_len": 1024, "train_batch_size": 32, "max_tokens_per_batch": tokens, "bf16": True},
+            sampling=sampling | {"max_batch": 512, "batch_size": 512, "cache_gib": share / 4},
+        )
+        return {"settings": own, **_ON_A_GPU}
+    processor = Path("/proc/cpuinfo")
+    bf16 = processor.exists() and "avx512_bf16" in processor.read_text()
+    own = replace(
+        PRETRAINED,
+        training={"max_len": 1024, "train_batch_size": 8, "max_tokens_per_batch": 1024, "bf16": bf16},
+        sampling=sampling | {"max_batch": 64, "batch_size": 64},
+        ranking={"max_batch_tokens": 2048},
+        imitation={**PRETRAINED.imitation, "max_epochs": 1},
+    )
+    return {"settings": own, **_ON_TWO_CORES}
