@@ -10,11 +10,12 @@ EXTRAS_openenv := openenv,trl
 OUT ?= outputs/demo
 ARCHER_OUT ?= outputs/demo_archer
 REFLECT_OUT ?= outputs/demo_reflect
+REAL_OUT ?= outputs/demo_real
 GPU_OUT ?= outputs/bench-gpu
 PIP := pip install --quiet --disable-pip-version-check
 
 .PRECIOUS: $(INTEGRATIONS)/%/.installed
-.PHONY: help install smollm2 demo demo-archer demo-reflect docs test test-slow test-lines check format budget test-vllm test-llama test-integrations dist test-dist bench bench-tiny bench-training bench-gpu clean
+.PHONY: help install smollm2 demo demo-real demo-archer demo-reflect docs test test-slow test-lines check format budget test-vllm test-llama test-integrations dist test-dist bench bench-tiny bench-training bench-gpu clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -43,6 +44,9 @@ smollm2: install  ## SmolLM2-135M-Instruct into the user's cache, as the model s
 
 demo: install  ## tasks, dialogues, grades and a report to look at, from nothing
 	$(BIN)/python scripts/demo.py --output_dir $(OUT)
+
+demo-real: smollm2  ## the same with SmolLM2-135M-Instruct: one GPU, or two cores overnight; again: goes on (JOBS=4)
+	$(BIN)/python scripts/demo.py --agent smollm2 --output_dir $(REAL_OUT) --jobs $(or $(JOBS),2)
 
 demo-archer: install  ## ArCHer and its rivals learn online from nothing; a report to look at
 	$(BIN)/python scripts/demo_archer.py --output_dir $(ARCHER_OUT)

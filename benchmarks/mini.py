@@ -11,6 +11,8 @@ Run: python benchmarks/mini.py [--agents embedded,outputs/agents/1] [--seeds 6,7
      [--trades 1,10,40] [--ways sweet,...|all] [--best_of 2,4,...]
      [--output benchmarks/results/mini.json --packaged sweet_rl/studies/sweet/full_study.json]
 (about six minutes for each seed and number of trades on two cores; an interrupted run resumes)
+
+Of a real pretrained model, in parts for one GPU: python benchmarks/mini.py --agents smollm2 --plan
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -30,15 +32,24 @@ from _measure import flags, machine_line
 
 from sweet_rl.chat import model_path
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.records import replace_file
+from sweet_rl.records import load_trajectories, replace_file
 from sweet_rl.runs import facts
 from sweet_rl.runs.facts import digest_of
 from sweet_rl.statistics import mean_of
-from sweet_rl.studies.results import Axes, Comparison, Counted, Method, Results, Run, claim_over_seeds
-from sweet_rl.studies.runner import table
+from sweet_rl.studies.results import (
+    Axes,
+    Comparison,
+    Counted,
+    Method,
+    Results,
+    Run,
+    claim_over_seeds,
+    claim_over_tasks,
+)
+from sweet_rl.studies.runner import finish, table
 from sweet_rl.studies.sweet import results as sweet_results
 from sweet_rl.studies.sweet.results import MEASURES, METHODS, choosing_agents, results
-from sweet_rl.studies.sweet.settings import ALL_WAYS, LINES, MAIN_WAYS, Study
+from sweet_rl.studies.sweet.settings import ALL_WAYS, LINES, MAIN_WAYS, REAL_WAYS, Study, begun_with
 from sweet_rl.types import Json
 
 COMMITTED: Final = Path(__file__).with_name("results") / "mini.json"
@@ -62,12 +73,28 @@ DOSES: Final = ("sweet", "sweet_blind", "sweet_wrong", "dpo", "rft", "warm_start
 """Methods whose success is shown against the number of trades."""
 
 
+REAL: Final = "benchmarks/results/real.json"
+FEW_WAYS: Final = REAL_WAYS[:3]  # What is claimed first: outcomes teach a critic, and so does the solution
+PARTS: Final = (  # Of the study of a pretrained model (seed, trades, ways), in the order in which they are run
+    *((seed, 10, FEW_WAYS) for seed in (6, 7, 8)),
+    *((6, trades, FEW_WAYS) for trades in (1, 40)),
+    *((seed, 10, REAL_WAYS) for seed in range(9, 14)),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Seed:
-    """One seed: the measures of its methods, and the runs that made them (warm start, commit, machine, day)."""
+    """One seed: the measures of its methods, and the runs that made them (warm start, commit, machine, day).
+
+    `won` says of a method which test tasks it solved, 1 or 0 each, and - for an episode that failed.
+    """
 
     numbers: Numbers
     made: tuple[Mapping[str, str], ...]
+    won: Mapping[str, str] = field(default_factory=dict)
+
+    def solved(self, name: str) -> dict[int, float]:
+        return {place: float(sign) for place, sign in enumerate(self.won.get(name, "")) if sign != "-"}
 
 
 Seeds: TypeAlias = Mapping[int, Mapping[int, Seed]]  # By number of trades, then by seed
@@ -103,7 +130,7 @@ class FullStudy:
             began = f"began with {known.made[0][WARM_START]}"
             raise DataError(began, field=f"seed {number}", value=seed.made[0][WARM_START])
         made = (*known.made, *(each for each in seed.made if each not in known.made))
-        grown = Seed({**known.numbers, **seed.numbers}, made)
+        grown = Seed({**known.numbers, **seed.numbers}, made, {**known.won, **seed.won})
         return replace(self, seeds={**self.seeds, trades: {**of_trades, number: grown}})
 
     def results(self) -> Results:
@@ -140,7 +167,8 @@ def read_full_study(path: Path) -> FullStudy | None:
     try:
         seeds = {
             int(trades): {
-                int(number): Seed(seed["numbers"], tuple(seed["made"])) for number, seed in of_trades.items()
+                int(number): Seed(seed["numbers"], tuple(seed["made"]), seed.get("won", {}))
+                for number, seed in of_trades.items()
             }
             for trades, of_trades in found["trades"].items()
         }
@@ -167,7 +195,12 @@ def write_packaged(path: Path, study: FullStudy) -> None:
 
 def write_full_study(path: Path, study: FullStudy) -> None:
     trades = {
-        str(k): {str(number): asdict(seeds[number]) for number in sorted(seeds)}
+        str(k): {
+            str(number): {
+                name: value for name, value in asdict(seeds[number]).items() if value or name != "won"
+            }
+            for number in sorted(seeds)
+        }
         for k, seeds in sorted(study.seeds.items())
     }
     content = {"format": FORMAT, "settings": study.settings, "trades": trades}
@@ -203,13 +236,17 @@ def _against_trades(seeds: Seeds) -> Comparison:
 
 
 def _at(trades: int, seeds: Mapping[int, Seed]) -> Comparison:
-    methods = {}
+    methods, alone = {}, next(iter(seeds.values())) if len(seeds) == 1 else Seed({}, ())
     for name in METHODS:
         runs = tuple(
             Run(number, {measure: Counted(value) for measure, value in seed.numbers[name].items()})
             for number, seed in sorted(seeds.items())
             if name in seed.numbers
         )
+        if runs and (tasks := alone.solved(name)):
+            found = mean_of([*tasks.values()], low=0.0, high=1.0)
+            success = Counted(found.mean, found.low, found.high, n=len(tasks))
+            runs = (replace(runs[0], measures={**runs[0].measures, SUCCESS: success}),)
         if runs:
             methods[name] = Method(name, *METHODS[name], runs=runs, bound=name in LINES)
     # With one trade another task's solution shows the same usual extras, so it is not wrong.
@@ -224,13 +261,23 @@ def _at(trades: int, seeds: Mapping[int, Seed]) -> Comparison:
         _trades(trades),
         own="sweet",
         start="warm_start",
-        text=f"mini:trades={trades}, {len(seeds)} seed{'s' if len(seeds) > 1 else ''}.",
+        text=f"mini:trades={trades}, {_counted(seeds)}.",
         measures=tuple(measures[name] for name in COLUMNS),
         methods=tuple(methods.values()),
         claims=tuple(
-            claim_over_seeds(text, methods["sweet"], methods[worse], SUCCESS) for text, worse in claims
+            claim_over_tasks(text, ("sweet", alone.solved("sweet")), (worse, alone.solved(worse)))
+            if alone.won
+            else claim_over_seeds(text, methods["sweet"], methods[worse], SUCCESS)
+            for text, worse in claims
         ),
     )
+
+
+def _counted(seeds: Mapping[int, Seed]) -> str:
+    """How many seeds there are, and what their intervals are over, where a single one has them."""
+    tasks = max((len(each.won.get("sweet", "")) for each in seeds.values()), default=0)
+    over = f" (intervals over its {tasks} test tasks)" if len(seeds) == 1 and tasks else ""
+    return f"{len(seeds)} seed{'s' if len(seeds) > 1 else ''}{over}"
 
 
 HABITS = {  # What the third kind of table shows of every method
@@ -241,6 +288,7 @@ HABITS = {  # What the third kind of table shows of every method
     "auc_useful_early": "useful above early",
     "auc_useless_early": "useless above early",
     "right_pairs": "right pairs",
+    "wrong_pairs": "wrong pairs",
 }
 
 
@@ -252,15 +300,21 @@ def main() -> None:
         trades=[1, 10, 40],
         ways=",".join(MAIN_WAYS),
         best_of=None,
-        train_tasks=600,
-        test_tasks=500,
+        train_tasks=0,
+        test_tasks=0,
         dev=False,
+        jobs=2,
+        plan=False,
         markdown=False,
         folder="outputs/mini",
         output="outputs/mini/study.json",
         packaged=None,
+        page=None,
     )
     output = Path(arguments.output)
+    if arguments.plan:
+        print("\n".join(plan(arguments.agents or "smollm2", Path(REAL))))
+        return
     if arguments.markdown:
         print(markdown(read_full_study(output) or FullStudy({}, {})))
         return
@@ -272,33 +326,58 @@ def main() -> None:
         if seed and wanted <= seed.numbers.keys():
             print(f"{study.world}, seed {study.seed}: is in {output}")
             continue
-        _run(study)
-        full = full.with_seed(trades, study.seed, Seed(numbers_of(results(study, {}), study), _made(study)))
-        write_full_study(output, full)
+        _run(study, arguments.jobs)
+        won = {name: won_in(study, name) for name in wanted} if study.pretrained else {}
+        seed = Seed(numbers_of(results(study, {}), study), _made(study), won)
+        write_full_study(output, full.with_seed(trades, study.seed, seed))
     found = read_full_study(output) or FullStudy({}, {})
     if arguments.packaged:
         write_packaged(Path(arguments.packaged), found)
-    print(f"\n{table(found.results())}")
+    if arguments.page:
+        Path(arguments.page).mkdir(parents=True, exist_ok=True)
+        finish(Path(arguments.page), found.results())
+    else:
+        print(f"\n{table(found.results())}")
+
+
+def plan(agent: str, output: Path) -> Iterator[str]:
+    """The parts of the study, what of them is done, and the command of each; a part fits one GPU for some minutes."""
+    full = read_full_study(output) or FullStudy({}, {})
+    for number, (seed, trades, ways) in enumerate(PARTS, start=1):
+        there = full.seeds.get(trades, {}).get(seed, Seed({}, ())).numbers
+        state = "done" if there.keys() >= {*ways} else "missing"
+        yield f"[{number}/{len(PARTS)}] seed {seed}, {_trades(trades)}: {state}"
+        yield (
+            f"    $ python benchmarks/mini.py --agents {agent} --seeds {seed} --trades {trades} --ways {','.join(ways)} "
+            f"--jobs 4 --folder outputs/real --output {REAL}"
+        )
+
+
+def won_in(study: Study, name: str) -> str:
+    """Which test tasks an agent solved, as `Seed.won` has it."""
+    played = load_trajectories(study.measured(name))
+    return "".join("-" if each.reward is None else str(int(each.reward == 1)) for each in played)
 
 
 def _studies(arguments: argparse.Namespace) -> Iterator[Study]:
     """All of a seed come before those of the next one, so that what is done is whole at any time."""
     ways = ALL_WAYS if arguments.ways == "all" else tuple(arguments.ways.split(","))
     agents = (arguments.agents or "embedded").split(",")
+    chosen = {"train_tasks": arguments.train_tasks, "test_tasks": arguments.test_tasks}
     for place, seed in enumerate(arguments.seeds):
-        agent = agents[place % len(agents)]
         for trades in arguments.trades:
+            folder = Path(arguments.folder) / f"trades{trades}-{seed}"
+            fields = {"train_tasks": 600, "test_tasks": 500}
+            fields |= begun_with(agents[place % len(agents)], folder, arguments.jobs)
             yield Study(
-                Path(arguments.folder) / f"trades{trades}-{seed}",
-                agent,
+                folder,
                 human="",
                 seed=seed,
                 world=f"trades={trades}",
                 ways=ways,
                 best_of=tuple(map(int, arguments.best_of.split(","))) if arguments.best_of else (),
-                train_tasks=arguments.train_tasks,
-                test_tasks=arguments.test_tasks,
                 test_split="dev" if arguments.dev else "test",
+                **fields | {name: number for name, number in chosen.items() if number},
             )
 
 
@@ -307,36 +386,60 @@ def _settings(study: Study) -> dict[str, Json]:
 
 
 def _made(study: Study) -> tuple[dict[str, str]]:
-    digest = digest_of(Path(model_path(study.agent)))["sha256"]
+    agent = study.pretrained or study.agent
+    digest = digest_of(Path(model_path(agent)))["sha256"]
     made = {
-        WARM_START: f"{Path(study.agent).name} ({digest[:12]})",
+        WARM_START: f"{Path(agent).name} ({digest[:12]})",
         "commit": facts.commit(),
         "machine": machine_line(),
         "day": dt.datetime.now(tz=dt.UTC).date().isoformat(),
     }
+    if study.pretrained:
+        import torch
+
+        card = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none"
+        made |= {"torch": torch.__version__, "GPU": card}
     return (made,)
 
 
 def markdown(full: FullStudy) -> str:
     heads = [f"K = {trades}" for trades in full.seeds]
-    success = [
-        (title, [_shown(each, 100) for each in _over(full, name, SUCCESS)]) for name, title in _titled()
-    ]
+    rivals = [(name, title) for name, title in _titled() if name != "sweet" and name not in LINES]
+    success = [(title, [_success(seeds, name) for seeds in full.seeds.values()]) for name, title in _titled()]
     less = [
-        (title, [_shown(_minus(full, trades, name), 100) for trades in full.seeds])
-        for name, title in _titled()
-        if name != "sweet" and name not in LINES
+        (title, [_success(seeds, "sweet", name) for seeds in full.seeds.values()]) for name, title in rivals
     ]
     tables = [_table("success %", heads, success), _table("SWEET-RL minus", heads, less)]
-    for trades in full.seeds:
-        of_one = replace(full, seeds={trades: full.seeds[trades]})
+    real = any(seed.won for seeds in full.seeds.values() for seed in seeds.values())
+    if real:
+        fallen = [_success(seeds, "sweet_wrong", "warm_start") for seeds in full.seeds.values()]
+        tables.append(_table("difference", heads, [("wrong solution minus warm start", fallen)]))
+        counted = (f"K = {trades}: {_counted(seeds)}" for trades, seeds in full.seeds.items())
+        made = full.results().provenance.items()
+        tables[:0] = ["; ".join(counted), "; ".join(f"{name}: {value}" for name, value in made)]
+    for trades, seeds in full.seeds.items():
+        of_one = replace(full, seeds={trades: seeds})
+        habits = [measure for measure in HABITS if measure != "wrong_pairs" or real]
         rows = [
-            (title, [_shown(*_over(of_one, name, measure), 1, bare=True) for measure in HABITS])
+            (title, [_shown(*_over(of_one, name, measure), 1, bare=True) for measure in habits])
             for name, title in _titled()
         ]
-        tables.append(_table(f"K = {trades}", list(HABITS.values()), rows))
+        tables.append(_table(f"K = {trades}", [HABITS[measure] for measure in habits], rows))
     tables += [table for trades in full.seeds if (table := _at_test_time(full, trades))]
     return "\n\n".join(tables)
+
+
+def _success(seeds: Mapping[int, Seed], name: str, minus: str = "") -> str:
+    """The success of a method, or by how much it is more than another's: over seeds, or over the tasks of the only one."""
+    (first, *others) = seeds.values()
+    low, values = 0.0, first.solved(name)
+    if minus:
+        low, rival = -1.0, first.solved(minus)
+        values = {place: value - rival[place] for place, value in values.items() if place in rival}
+    if values and not others:
+        return _shown([*values.values()], 100, low=low, high=1.0)
+    known = [each.numbers for each in seeds.values() if {name, minus or name} <= each.numbers.keys()]
+    return _shown([each[name][SUCCESS] - (each[minus][SUCCESS] if minus else 0) for each in known], 100)
 
 
 def _at_test_time(full: FullStudy, trades: int) -> str:
@@ -371,15 +474,10 @@ def _over(full: FullStudy, name: str, measure: str) -> list[list[float]]:
     ]
 
 
-def _minus(full: FullStudy, trades: int, name: str) -> list[float]:
-    numbers = (seed.numbers for seed in full.seeds[trades].values())
-    return [each["sweet"][SUCCESS] - each[name][SUCCESS] for each in numbers if name in each]
-
-
-def _shown(values: list[float], factor: int, *, bare: bool = False) -> str:
+def _shown(values: list[float], factor: int, *, bare: bool = False, **ends: float) -> str:
     if not values:
         return ""
-    found = mean_of(values)
+    found = mean_of(values, **ends)
     mean, low, high = (
         None if each is None else factor * each for each in (found.mean, found.low, found.high)
     )
@@ -409,10 +507,10 @@ def known(output: Path, settings: dict[str, Json]) -> FullStudy:
     return found
 
 
-def _run(study: Study) -> None:
+def _run(study: Study, jobs: int) -> None:
     flags = {
-        "output_dir": study.folder, "agent": study.agent, "seed": study.seed, "trades": study.trades,
-        "num_train_tasks": study.train_tasks, "num_test_tasks": study.test_tasks,
+        "output_dir": study.folder, "agent": study.pretrained or study.agent, "seed": study.seed, "trades": study.trades,
+        "num_train_tasks": study.train_tasks, "num_test_tasks": study.test_tasks, "jobs": jobs,
         "ways": ",".join(study.ways), "best_of": ",".join(map(str, study.best_of)), "page_tasks": 0,
     }  # fmt: skip
     words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]

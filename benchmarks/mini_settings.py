@@ -6,6 +6,9 @@ updates; it stands in `sweet_rl/studies/sweet/settings.py`. The test tasks are n
 
 Run: python benchmarks/mini_settings.py [--folder outputs/mini/settings] [--output FILE]
 (about two hours on two cores; an interrupted run resumes where it stopped)
+
+Of a real pretrained model on one GPU, in mini:trades=10:dev: python benchmarks/mini_settings.py --agent smollm2
+     --jobs 4 --folder outputs/real/settings --output benchmarks/results/real_settings.json
 """
 
 from __future__ import annotations
@@ -24,7 +27,15 @@ from sweet_rl.pipelines.steps import in_rounds
 from sweet_rl.studies.runner import Chain
 from sweet_rl.studies.sweet import recipe as recipes
 from sweet_rl.studies.sweet.results import success_of, updates_of
-from sweet_rl.studies.sweet.settings import SWEETS, Study, Sweet
+from sweet_rl.studies.sweet.settings import (
+    PRETRAINED,
+    SWEETS,
+    UNTRAINED,
+    Study,
+    Sweet,
+    begun_with,
+    is_pretrained,
+)
 from sweet_rl.users.server import start_server
 
 CRITICS: dict[str, dict[str, Any]] = {
@@ -32,6 +43,7 @@ CRITICS: dict[str, dict[str, Any]] = {
     "beta 30": {"learning_rate": 1e-4, "max_epochs": 4, "beta": 30.0},
     "beta 10": {"learning_rate": 1e-4, "max_epochs": 4, "beta": 10.0},
     "beta 1": {"learning_rate": 1e-4, "max_epochs": 4, "beta": 1.0},
+    "pretrained": dict(PRETRAINED.critic),
 }
 """Trainings of the critic. A high beta holds it to the agent: below 30 the sighted one comes to like early
 answers. The blind one does not, and it learns so little that it then has hardly a pair above the margin."""
@@ -87,6 +99,18 @@ GRIDS: dict[str, Grid] = {
 }
 """Eight settings for each method, and nine more for the blind critic: those of the sighted one starve it."""
 
+_CREDIT = _product(
+    critic=["pretrained"], learning_rate=[2e-5, 1e-4], beta=[0.3], nll_loss_coef=[0.3], max_epochs=[1, 2]
+)
+PRETRAINED_GRIDS: dict[str, Grid] = {
+    "rft": _product(learning_rate=[5e-5, 1e-4], max_epochs=[4, 8]),
+    "dpo": _product(learning_rate=[1e-5, 5e-5], beta=[0.3], nll_loss_coef=[1.0], max_epochs=[3, 6]),
+    "sweet": _CREDIT,
+    "sweet_blind": _CREDIT,
+    "sweet_untrained": _CREDIT,
+}
+"""For a pretrained model: four settings for each method, a learning rate and a number of epochs each."""
+
 
 Row: TypeAlias = dict[str, Any]  # Settings, and what came of them in each world
 
@@ -96,24 +120,28 @@ def main() -> None:
         __doc__,
         agent="embedded",
         seed=0,
-        worlds="trades=40,trades=10",
+        worlds=None,
         keep=3,
-        train_tasks=600,
-        test_tasks=500,
-        methods=[*GRIDS],
+        train_tasks=0,
+        test_tasks=0,
+        methods=[*PRETRAINED_GRIDS],
         first=99,
         folder="outputs/mini/settings",
         jobs=2,
         output=None,
     )
-    worlds = given.worlds.split(",")
+    grids, usual = (
+        (PRETRAINED_GRIDS, "trades=10") if is_pretrained(given.agent) else (GRIDS, "trades=40,trades=10")
+    )
+    worlds = (given.worlds or usual).split(",")
     found: dict[str, list[Row]] = {
-        method: [{"settings": settings, "worlds": {}} for settings in GRIDS[method][: given.first]]
+        method: [{"settings": settings, "worlds": {}} for settings in grids[method][: given.first]]
         for method in given.methods
+        if method in grids
     }
     going_on: Mapping[str, list[Row]] = found
     for world in worlds:
-        _measure(given, world, going_on)
+        study = _measure(given, world, going_on)
         going_on = {method: _kept(method, rows, given.keep) for method, rows in going_on.items()}
     for method, rows in found.items():
         print(f"\n{method}, best first:")
@@ -128,35 +156,38 @@ def main() -> None:
                 for row in _best(rows)
             ],
         )
-    dialogues = Study(Path(given.folder), given.agent, human="").repeats
     save(
         given.output,
-        **{"measured on": "mini:WORLD:dev", "train tasks x dialogues": f"{given.train_tasks} x {dialogues}"},
-        **{"seed": given.seed, "agent": given.agent, "test tasks": given.test_tasks, "methods": found},
+        **{
+            "measured on": "mini:WORLD:dev",
+            "train tasks x dialogues": f"{study.train_tasks} x {study.repeats}",
+        },
+        **{"seed": given.seed, "agent": given.agent, "test tasks": study.test_tasks, "methods": found},
     )
 
 
-def _measure(arguments: argparse.Namespace, world: str, rows: Mapping[str, list[Row]]) -> None:
+def _measure(arguments: argparse.Namespace, world: str, rows: Mapping[str, list[Row]]) -> Study:
     folder = Path(arguments.folder) / world.replace("=", "")
+    chosen = {"train_tasks": arguments.train_tasks, "test_tasks": arguments.test_tasks}
+    fields = {"train_tasks": 600, "test_tasks": 500} | begun_with(arguments.agent, folder, arguments.jobs)
     with start_server() as server:
         study = Study(
             folder,
-            agent=arguments.agent,
             human=server.base_url,
             seed=arguments.seed,
             world=world,
             test_split="dev",
-            train_tasks=arguments.train_tasks,
-            test_tasks=arguments.test_tasks,
+            **fields | {name: number for name, number in chosen.items() if number},
         )
         first = [recipes.candidates(study), *_critics(study, rows)]
         chains = [_chain(study, method, row["settings"]) for method in rows for row in rows[method]]
-        steps = in_rounds([[recipes.data(study)], first, chains])
-        run_steps(steps, folder, jobs=arguments.jobs, fresh=False, small=True)
+        steps = in_rounds([[recipes.beginning(study)], [recipes.data(study)], first, chains])
+        run_steps(steps, folder, jobs=arguments.jobs, fresh=False, small=True, threads=study.threads)
     for method in rows:
         for row in rows[method]:
             name = _name(method, row["settings"])
             row["worlds"][world] = {"updates": updates_of(study, name), "success": success_of(study, name)}
+    return study
 
 
 def _best(rows: Sequence[Row]) -> list[Row]:
@@ -182,13 +213,13 @@ def _critics(study: Study, methods: Mapping[str, list[Row]]) -> list[Chain]:
     return [
         recipes.critic(study, _critic(way, kind), hidden=way.given == "own", flags=CRITICS[kind])
         for way in SWEETS
-        if way.name in methods
+        if way.name in methods and way.critic != UNTRAINED
         for kind in dict.fromkeys(row["settings"]["critic"] for row in methods[way.name])
     ]
 
 
 def _critic(way: Sweet, kind: str) -> str:
-    return f"{way.critic}_{kind}".replace(" ", "_")
+    return UNTRAINED if way.critic == UNTRAINED else f"{way.critic}_{kind}".replace(" ", "_")
 
 
 def _chain(study: Study, method: str, settings: Mapping[str, Any]) -> Chain:
@@ -200,8 +231,10 @@ def _chain(study: Study, method: str, settings: Mapping[str, Any]) -> Chain:
     way = next(way for way in SWEETS if way.name == method)
     of_pairs = {field: settings[field] for field in ("min_score", "margin") if field in settings}
     policy = {flag: value for flag, value in settings.items() if flag not in {"critic", *of_pairs}}
+    own = study.settings.blind_pairs if way.given == "none" else study.settings.pairs
+    pairs = {field: value for field, value in {**own, **of_pairs}.items() if value is not None}
     critic = _critic(way, settings["critic"])
-    return recipes.sweet(study, replace(way, name=name, critic=critic, settings=policy, **of_pairs))
+    return recipes.sweet(study, replace(way, name=name, critic=critic, policy=policy, pairs=pairs))
 
 
 def _cell(found: Row | None) -> str:

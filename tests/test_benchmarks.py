@@ -14,6 +14,7 @@ import _measure
 import archer_critics
 import archer_settings
 import mini
+import mini_settings
 import pytest
 import worlds as world_table
 from markupsafe import Markup
@@ -26,11 +27,13 @@ from sweet_rl.studies.archer.recipe import METHODS
 from sweet_rl.studies.report.page import results_page
 from sweet_rl.studies.results import Results, beside, read_study
 from sweet_rl.studies.runner import table
+from sweet_rl.studies.sweet.settings import Study, begun_with
 from tests.conftest import ROOT
 
 
 def asked(tmp_path, **changes):
     sizes = {"train_tasks": 4, "test_tasks": 2, "dev": False, "markdown": False, "packaged": None}
+    sizes |= {"jobs": 2, "plan": False, "page": None}
     what = {"agents": None, "seeds": [5], "trades": [1], "ways": "sweet", "best_of": None}
     places = {"folder": str(tmp_path), "output": str(tmp_path / "out.json")}
     return argparse.Namespace(**(sizes | what | places | changes))
@@ -41,7 +44,7 @@ def test_what_is_there_is_not_run_again_and_another_warm_start_is_refused(tmp_pa
     (study,) = mini._studies(arguments)
     ran = []
     monkeypatch.setattr(mini, "flags", lambda doc, **_: arguments)
-    monkeypatch.setattr(mini, "_run", ran.append)
+    monkeypatch.setattr(mini, "_run", lambda study, jobs: ran.append(study))
     monkeypatch.setattr(mini, "results", lambda study, seconds: None)
     monkeypatch.setattr(
         mini,
@@ -75,25 +78,82 @@ def test_the_tables_of_the_docs_by_hand():
     many = {"warm_start": {"success": 0.375}, "sweet": {"success": 0.5}, "random": {"success": 0.0}}
     full = FullStudy({}, {1: {5: Seed(few, made)}, 40: {5: Seed(few, made), 6: Seed(many, made)}})
     # 0.125 and 0.375: mean 0.25, standard error 0.125, Student's t for one degree of freedom 12.706
-    assert mini.markdown(full).splitlines() == [
-        "| success % | K = 1 | K = 40 |",
-        "|---|---|---|",
-        "| warm start | 12.5 | 25.0 [-133.8, 183.8] |",
-        "| SWEET-RL | 50.0 | 50.0 |",  # seeds that are all alike have no interval
-        "| floor: random |  | 0.0 |",
-        "",
-        "| SWEET-RL minus | K = 1 | K = 40 |",
-        "|---|---|---|",
-        "| warm start | 37.5 | 25.0 [-133.8, 183.8] |",
-        "",
-        f"| K = 1 | {' | '.join(mini.HABITS.values())} |",
-        "|---|---|---|---|---|---|---|---|",
-        "| SWEET-RL |  |  |  | 0.75 |  |  |  |",
-        "",
-        f"| K = 40 | {' | '.join(mini.HABITS.values())} |",
-        "|---|---|---|---|---|---|---|---|",
-        "| SWEET-RL |  |  |  | 0.75 |  |  |  |",
+    assert (
+        mini.markdown(full).splitlines()
+        == [
+            "| success % | K = 1 | K = 40 |",
+            "|---|---|---|",
+            "| warm start | 12.5 | 25.0 [-133.8, 183.8] |",
+            "| SWEET-RL | 50.0 | 50.0 |",  # seeds that are all alike have no interval
+            "| floor: random |  | 0.0 |",
+            "",
+            "| SWEET-RL minus | K = 1 | K = 40 |",
+            "|---|---|---|",
+            "| warm start | 37.5 | 25.0 [-133.8, 183.8] |",
+            "",
+            f"| K = 1 | {' | '.join([*mini.HABITS.values()][:-1])} |",
+            "|---|---|---|---|---|---|---|---|",
+            "| SWEET-RL |  |  |  | 0.75 |  |  |  |",
+            "",
+            f"| K = 40 | {' | '.join([*mini.HABITS.values()][:-1])} |",
+            "|---|---|---|---|---|---|---|---|",
+            "| SWEET-RL |  |  |  | 0.75 |  |  |  |",
+        ]
+    )
+
+
+def test_a_single_seed_has_intervals_over_its_tasks_and_several_have_them_over_seeds(tmp_path):
+    """By hand: of four tasks three and two are solved; the third episode of the start failed."""
+    numbers = {"sweet": {"success": 0.75, "wrong_pairs": 0.01}, "warm_start": {"success": 1 / 3}}
+    one = Seed(numbers, MADE, {"sweet": "1110", "warm_start": "10-0"})
+    full = FullStudy({}, {10: {6: one}})
+    write_full_study(tmp_path / "real.json", full)
+    assert read_full_study(tmp_path / "real.json") == full
+    counted, made, success, less, _, habits = mini.markdown(full).split("\n\n")
+    assert counted == "K = 10: 1 seed (intervals over its 4 test tasks)"
+    assert made == "warm start: embedded (a1); day: 2026-11-23"
+    # standard error of 1, 1, 1, 0: 0.25, t for three degrees of freedom 3.182; of 1, 0, 0: 1/3 and 4.303
+    assert success.splitlines()[2:] == [
+        "| warm start | 33.3 [0.0, 100.0] |",
+        "| SWEET-RL | 75.0 [0.0, 100.0] |",
     ]
+    assert less.splitlines()[2:] == ["| warm start | 33.3 [-100.0, 100.0] |"]  # of 0, 1 and 0
+    assert habits.splitlines()[-1] == "| SWEET-RL |  |  |  |  |  |  |  | 0.01 |"
+    (part,) = full.comparisons()
+    assert part.text == "mini:trades=10, 1 seed (intervals over its 4 test tasks)."
+    (claim,) = part.claims
+    assert (claim.over, claim.mean) == ("tasks", pytest.approx(1 / 3))
+    both = full.with_seed(10, 7, one)
+    assert mini.markdown(both).startswith("K = 10: 2 seeds\n")
+    assert [claim.over for claim in next(both.comparisons()).claims] == ["seeds"]
+
+
+def test_the_plan_says_which_parts_of_the_study_are_done_and_how_each_is_run(tmp_path):
+    seed, trades, ways = mini.PARTS[1]
+    done = FullStudy({}, {trades: {seed: Seed({way: {} for way in ways}, MADE)}})
+    write_full_study(tmp_path / "real.json", done)
+    lines = list(mini.plan("smollm2", tmp_path / "real.json"))
+    states = [line.rpartition(": ")[2] for line in lines[::2]]
+    assert states == ["missing", "done", *["missing"] * (len(mini.PARTS) - 2)]
+    assert lines[2] == "[2/10] seed 7, 10 trades: done"
+    assert "--agents smollm2 --seeds 7 --trades 10 --ways sweet,sweet_untrained,sweet_blind " in lines[3]
+
+
+def test_a_pretrained_model_has_equal_grids_whose_chains_are_those_of_the_study(tmp_path, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("sweet_rl.studies.sweet.settings.model_path", lambda name: name)
+    grids = mini_settings.PRETRAINED_GRIDS
+    assert {len(grid) for grid in grids.values()} == {4}
+    study = Study(tmp_path, human="", **begun_with("smollm2", tmp_path, 2))
+    (ranked, drawn, trained, *_) = mini_settings._chain(study, "sweet_untrained", grids["sweet_untrained"][1])
+    assert ranked.words[2] == study.agent
+    assert (drawn.flags["margin"], "min_score" in drawn.flags) == (0.02, False)
+    assert (trained.flags["learning_rate"], trained.flags["max_epochs"]) == (2e-5, 2)
+    blind = mini_settings._chain(Study(tmp_path, "embedded", ""), "sweet_blind", mini_settings.BLIND[0])
+    assert blind[1].flags.items() >= {"margin": 0.3, "min_score": 0.0}.items()
+    rows = {method: [{"settings": one} for one in grid] for method, grid in grids.items()}
+    critics = [step.name for chain in mini_settings._critics(study, rows) for step in chain]
+    assert critics == ["critic_pretrained", "critic_blind_pretrained"]
 
 
 def test_archer_and_its_rivals_get_grids_of_one_size_and_the_winners_are_the_settings():

@@ -1,7 +1,10 @@
 """Tiny models in folders, made from a configuration and a seed: nothing is downloaded."""
 
+import shutil
 import string
 from pathlib import Path
+
+from sweet_rl.chat import EMBEDDED, model_path
 
 BEGIN, HEADER, HEADER_END, TURN_END = "<|begin|>", "<|header|>", "<|end_header|>", "<|end_turn|>"
 
@@ -11,6 +14,11 @@ CHAT_TEMPLATE = (
     "{% endif %}"
 )
 """Llama-like, with the begin token written out; what the tokenizer adds by itself would be a second one."""
+
+CHATML = (
+    "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
 
 CORPUS = [
     "I want you to write a function. What should it return? It should return a list of numbers.",
@@ -87,4 +95,16 @@ def save_tiny_gpt2(folder: Path, *, context: int = 256, seed: int = 0) -> Path:
     )
     GPT2LMHeadModel(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    return folder
+
+
+def save_tiny_chatml(folder: Path) -> Path:
+    """The embedded agent in SmolLM2's template, which it has never seen: a model that can win after some imitation."""
+    shutil.copytree(model_path(EMBEDDED), folder)
+    (folder / "figures.json").unlink()
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        text = (folder / name).read_text()
+        text = text.replace("<|start_header_id|>", "<|im_start|>").replace("<|eot_id|>", "<|im_end|>")
+        (folder / name).write_text(text)
+    (folder / "chat_template.jinja").write_text(CHATML)
     return folder

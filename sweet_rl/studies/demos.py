@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from sweet_rl.chat import EMBEDDED, model_path
+from sweet_rl.chat import EMBEDDED
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Only, flag, group, listed
 from sweet_rl.flags.models import Agent, Iterations, Skill
 from sweet_rl.flags.shared import Jobs, OutputDir, Overwriting, Seeded, WorldName
 from sweet_rl.studies.reflect.worlds import MAIN_METHODS, METHODS, USUAL, WORLDS
-from sweet_rl.studies.sweet.settings import ALL_WAYS, MAIN_WAYS, REAL_WAYS, Study, on_this_machine
+from sweet_rl.studies.sweet.settings import ALL_WAYS, MAIN_WAYS, REAL_WAYS, Study, begun_with, is_pretrained
 
 HELPS = {  # What some flags mean in the demos
     "overwrite": "discard what an earlier demo left in the folder.",
@@ -83,7 +81,7 @@ class DemoFlags(StudyFlags, Agent, WorldName, Seeded):
 
     def named_ways(self) -> tuple[str, ...]:
         if self.ways is None:
-            return REAL_WAYS if _pretrained(self.agent) else MAIN_WAYS
+            return REAL_WAYS if is_pretrained(self.agent) else MAIN_WAYS
         return ALL_WAYS if self.ways == "all" else tuple(listed(self.ways))
 
     def numbers_of_turns(self) -> tuple[int, ...]:
@@ -91,11 +89,6 @@ class DemoFlags(StudyFlags, Agent, WorldName, Seeded):
             if not (part.isascii() and part.isdigit() and int(part) > 1):
                 raise UsageError(f"--best_of {self.best_of!r}: {part!r} is no whole number of at least 2.")
         return tuple(sorted(set(map(int, listed(self.best_of)))))
-
-
-def _pretrained(agent: str) -> bool:
-    """Whether an agent is none of make_embedded_agent, which can talk and read solutions, as its figures say."""
-    return agent != EMBEDDED and not Path(agent, "figures.json").is_file()
 
 
 @recorded("demo", reads=("agent",))
@@ -112,7 +105,7 @@ def _pretrained(agent: str) -> bool:
     narrow={"agent": {"choices": ()}, "world": {"choices": ("trades", "usual", "easy"), "aliases": ()}},
     facets=lambda flags: {
         "world": {flags["world"]},
-        "agent": {"pretrained" if _pretrained(flags["agent"]) else EMBEDDED},
+        "agent": {"pretrained" if is_pretrained(flags["agent"]) else EMBEDDED},
     },
 )
 def demo(flags: DemoFlags, /) -> None:
@@ -130,15 +123,10 @@ def demo(flags: DemoFlags, /) -> None:
     from sweet_rl.studies.sweet.recipe import why_no_pages
     from sweet_rl.users.server import start_server
 
-    fields: dict[str, Any] = {"agent": flags.agent, "train_tasks": 144, "test_tasks": 200, "page_tasks": 4}
-    how: dict[str, Any] = {}
-    if _pretrained(flags.agent):
-        model_path(flags.agent)  # refused before anything is written
-        warm_start = str(Path(flags.output_dir) / "warm_start")
-        fields = {**on_this_machine(flags.jobs), "agent": warm_start, "pretrained": flags.agent}
-        how = {"threads": max(1, (os.cpu_count() or 1) // flags.jobs), "full": None}
     chosen = {"train_tasks": flags.num_train_tasks, "test_tasks": flags.num_test_tasks}
     chosen |= {"demonstrations": flags.demonstrations, "page_tasks": flags.page_tasks}
+    fields = {"train_tasks": 144, "test_tasks": 200, "page_tasks": 4}
+    fields |= begun_with(flags.agent, flags.output_dir, flags.jobs)
     fields |= {name: number for name, number in chosen.items() if number is not None}
     folder = prepared(flags.output_dir, overwrite=flags.overwrite)
     with start_server() as server:
@@ -156,7 +144,8 @@ def demo(flags: DemoFlags, /) -> None:
         if study.page_tasks and (lacking := why_no_pages(study)):
             print(f"The part with web pages is left out. {lacking}\n", flush=True)
             study = replace(study, page_tasks=0)
-        run_study("sweet", study, flags.jobs, **how)
+        full = None if study.pretrained else "full_study.json"  # which is of embedded agents
+        run_study("sweet", study, flags.jobs, threads=study.threads, full=full)
     if study.page_tasks:
         print(
             "Look at the pages with: sweet-rl visualize_design_dialogue_histories "

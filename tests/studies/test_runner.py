@@ -23,20 +23,20 @@ from sweet_rl.studies.reflect import recipe as reflect
 from sweet_rl.studies.sweet import recipe as mini_study
 from sweet_rl.studies.sweet.recipe import OWN_STEPS, first_round, rejection, rounds, sweet, two_rounds
 from sweet_rl.studies.sweet.results import METHODS
-from sweet_rl.studies.sweet.settings import ALL_WAYS, EMBEDDED, SWEETS, on_this_machine
+from sweet_rl.studies.sweet.settings import ALL_WAYS, EMBEDDED, SWEETS, begun_with
 
 
-def begun_with(folder, study, monkeypatch, gib=0.0, jobs=2):
+def pretrained(folder, study, monkeypatch, gib=0.0, jobs=2):
     """A study of a pretrained model on a machine whose GPU has so much memory."""
     monkeypatch.setattr("torch.cuda.is_available", lambda: gib > 0)
     monkeypatch.setattr("sweet_rl.pipelines.preflight.gpu_bytes", lambda: gib * 2**30)
-    fields = {"pretrained": "smollm2", "agent": str(folder / "warm_start"), **on_this_machine(jobs)}
-    return replace(study, ways=ALL_WAYS, **fields)
+    monkeypatch.setattr("sweet_rl.studies.sweet.settings.model_path", lambda name: name)
+    return replace(study, ways=ALL_WAYS, **begun_with("smollm2", folder, jobs))
 
 
 def kinds(folder, study, monkeypatch):
     return {
-        "pretrained": rounds(begun_with(folder, study, monkeypatch, gib=80)),
+        "pretrained": rounds(pretrained(folder, study, monkeypatch, gib=80)),
         "sweet": rounds(replace(study, ways=ALL_WAYS, best_of=(2,), page_tasks=2)),
         "archer": archer.rounds(archer.OnlineStudy(folder, seeds=2)),
         "reflect": reflect.rounds(reflect.ReflectStudy(folder, seeds=2, worlds=tuple(reflect.METHODS))),
@@ -173,7 +173,7 @@ def test_rounds_begin_with_the_longest_and_rivals_learn_from_the_same_dialogues(
 def test_a_pretrained_model_imitates_first_and_what_is_computed_at_once_follows_from_memory(
     gib, jobs, tokens, cache, study, tmp_path, monkeypatch
 ):
-    study = begun_with(tmp_path, study, monkeypatch, gib, jobs)
+    study = pretrained(tmp_path, study, monkeypatch, gib, jobs)
     steps = {step.name: step for chains in rounds(study) for chain in chains for step in chain}
     assert "gates.json" not in steps
     teacher, imitation = steps["taught.jsonl"], steps["warm_start"]

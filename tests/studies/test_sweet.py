@@ -11,8 +11,9 @@ from sweet_rl.errors import UsageError
 from sweet_rl.mini.backend import extras
 from sweet_rl.mini.backend.extras import Verdict
 from sweet_rl.records import replace_rows
+from sweet_rl.studies.demos import demo
 from sweet_rl.studies.report.page import results_page
-from sweet_rl.studies.results import Candidate, Counted, Results, Turn
+from sweet_rl.studies.results import Candidate, Counted, Results, Turn, read_study
 from sweet_rl.studies.sweet import recipe
 from sweet_rl.studies.sweet.recipe import (
     check_agent,
@@ -30,8 +31,9 @@ from sweet_rl.studies.sweet.results import (
     page_results,
     results,
 )
-from sweet_rl.studies.sweet.settings import ALL_WAYS, SWEETS
+from sweet_rl.studies.sweet.settings import ALL_WAYS, EMBEDDED, REAL_WAYS, SWEETS
 from tests.browsers.fake_renderer import FakeRenderer
+from tests.tiny_models import save_tiny_chatml
 from tests.viewer.samples import page_rows, write_rows
 
 SOLUTION = extras.source({"delivery": 3, "tuning": 7})
@@ -310,6 +312,56 @@ def test_credit_that_is_wrong_on_purpose_or_right_by_an_oracle(tmp_path):
     assert all(each[0] == each[5] and sorted(each[:5]) == [1, 2, 3, 4, 5] for each in found)
     assert len(set(map(tuple, found))) > 1
     assert scored(tmp_path, shuffle_scores, rows) == found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_pretrained_model_goes_through_the_whole_chain_and_what_is_done_is_not_run_again(
+    tmp_path, monkeypatch, capsys
+):
+    """Tiny numbers, which mean nothing; learning rates of a tiny model."""
+    once, agent = {"max_epochs": 1}, save_tiny_chatml(tmp_path / "tiny")
+    tiny = replace(
+        EMBEDDED,
+        **{
+            name: {**getattr(EMBEDDED, name), **once}
+            for name in ("critic", "blind_critic", "policy", "blind_policy")
+        },
+        dialogue_dpo={**EMBEDDED.dialogue_dpo, **once},
+        rejection={**EMBEDDED.rejection, **once},
+        pairs={"margin": 0.0},
+        blind_pairs={"margin": 0.0},
+        imitation={"learning_rate": 2e-3, "max_epochs": 8},
+    )
+    monkeypatch.setattr("sweet_rl.studies.sweet.settings.PRETRAINED", tiny)
+    folder = tmp_path / "real"
+    flags = {
+        "agent": str(agent),
+        "num_train_tasks": 24,
+        "num_test_tasks": 4,
+        "demonstrations": 80,
+        "trades": 1,
+    }
+    demo(str(folder), **flags)
+    found, (part,) = read_study(folder / "study.json")
+    rows = {method.name: method for method in part.methods}
+    assert rows.keys() >= {*REAL_WAYS, "warm_start", "dpo", "rft", "insider"}
+    assert (
+        rows["warm_start"].facts["updates"] == 80
+    )  # eight rows an update, of which an epoch of the night's size is one
+    assert rows["sweet_oracle"].mean("right_pairs") == 1
+    assert all(claim.over == "tasks" for claim in part.claims)
+    assert {"sweet_untrained", "sweet_outcomes"} <= {claim.worse for claim in part.claims}
+    assert found["settings"]["imitation: dialogues"] == 80
+    assert found["seconds"].keys() >= {"warm_start", "critic_outcomes", "sweet_wrong", "dpo.test.jsonl"}
+    assert '<th scope="row">warm_start</th>' in (folder / "report.html").read_text()
+    capsys.readouterr()
+    (folder / "sweet_oracle.test.report.json").unlink()
+    demo(str(folder), **flags)
+    ran = [
+        line for line in capsys.readouterr().out.splitlines() if "] " in line and not line.endswith(": done")
+    ]
+    assert {line.split()[1] for line in ran} == {"sweet_oracle.test.report.json:"}
 
 
 def test_shuffled_outcomes_are_dealt_within_a_task_and_give_as_many_pairs(study):

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
+
+from sweet_rl.chat import EMBEDDED as EMBEDDED_AGENT
+from sweet_rl.chat import model_path
 
 Flags: TypeAlias = Mapping[str, Any]
 
@@ -92,6 +96,7 @@ class Study:
     settings: Settings = EMBEDDED
     pretrained: str = ""
     demonstrations: int = 0
+    threads: int = 1
 
     def path(self, name: str) -> Path:
         return self.folder / f"{self.prefix}{name}"
@@ -195,15 +200,26 @@ _ON_TWO_CORES = {
 }
 
 
-def on_this_machine(jobs: int) -> dict[str, Any]:
-    """The fields of a pretrained model's study: sizes for a GPU's quarter of an hour, or for two cores' night.
+def is_pretrained(agent: str) -> bool:
+    """Whether an agent is none of make_embedded_agent, which can talk and read solutions, as its figures say."""
+    return agent != EMBEDDED_AGENT and not Path(agent, "figures.json").is_file()
 
-    A GPU's memory, of which each of the `jobs` has its share, decides how many tokens are computed at once.
+
+def begun_with(agent: str, folder: str | Path, jobs: int) -> dict[str, Any]:
+    """The fields of a `Study` in a folder that say what its agent is, and whatever follows from that.
+
+    A pretrained model's study has a size for a GPU's quarter of an hour, or for two cores' night. A GPU's memory, of which
+    each of the `jobs` has its share, decides how many tokens are computed at once.
     """
+    if not is_pretrained(agent):
+        return {"agent": agent}
     import torch
 
     from sweet_rl.pipelines.preflight import gpu_bytes
 
+    model_path(agent)  # refused before anything is written
+    found: dict[str, Any] = {"agent": str(Path(folder) / "warm_start"), "pretrained": agent, "page_tasks": 0}
+    found["threads"] = max(1, (os.cpu_count() or 1) // jobs)
     sampling = {"max_tokens": 96}
     if torch.cuda.is_available() and (share := gpu_bytes() / 2**30 / jobs):
         tokens = 2 ** min(15, int(math.log2(1000 * share)))  # 32,768 take 33 GB
@@ -212,7 +228,7 @@ def on_this_machine(jobs: int) -> dict[str, Any]:
             training={"max_len": 1024, "train_batch_size": 32, "max_tokens_per_batch": tokens, "bf16": True},
             sampling=sampling | {"max_batch": 512, "batch_size": 512, "cache_gib": share / 4},
         )
-        return {"settings": own, **_ON_A_GPU}
+        return found | {"settings": own} | _ON_A_GPU
     processor = Path("/proc/cpuinfo")
     bf16 = processor.exists() and "avx512_bf16" in processor.read_text()
     own = replace(
@@ -222,4 +238,4 @@ def on_this_machine(jobs: int) -> dict[str, Any]:
         ranking={"max_batch_tokens": 2048},
         imitation={**PRETRAINED.imitation, "max_epochs": 1},
     )
-    return {"settings": own, **_ON_TWO_CORES}
+    return found | {"settings": own} | _ON_TWO_CORES
