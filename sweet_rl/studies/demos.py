@@ -125,7 +125,7 @@ def demo(flags: DemoFlags, /) -> None:
 
     chosen = {"train_tasks": flags.num_train_tasks, "test_tasks": flags.num_test_tasks}
     chosen |= {"demonstrations": flags.demonstrations, "page_tasks": flags.page_tasks}
-    fields = {"train_tasks": 144, "test_tasks": 200, "page_tasks": 4}
+    fields: dict[str, Any] = {"train_tasks": 144, "test_tasks": 200, "page_tasks": 4}
     fields |= begun_with(flags.agent, flags.output_dir, flags.jobs)
     fields |= {name: number for name, number in chosen.items() if number is not None}
     folder = prepared(flags.output_dir, overwrite=flags.overwrite)
