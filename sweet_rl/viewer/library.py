@@ -1,6 +1,6 @@
 """The files that one application shows: what they are, their rows by an index, and what belongs together.
 
-Scores of turns (`sweet-rl credit`) and sampled candidates are shown with the trajectories that they are of:
+What turns were worth, scores of turns (`sweet-rl credit`) and sampled candidates are shown with the trajectories that they are of:
 those of the same task, repeat and turn, and of the same prompt.
 """
 
@@ -104,11 +104,12 @@ class Shown:
                     turn = by_place.get(place := row["turn_index"])
                     given = (turn.input, turn.output) if turn else ("", "")
                     if row.get("turn_digest") == turn_digest(*given):
-                        scores = ("hidden", "without_hidden")
+                        scores = ("hidden", "without_hidden", "scores", "why", "measured")
                         found[str(place)] = {name: row[name] for name in scores if name in row}
                     else:
                         other += 1
                 about = {"made": made if isinstance(made, Mapping) else {}, "turns": found, "other": other}
+                about["settings"] = rows[0].get("settings") or {}
                 credit.append({"file": file.name, "critic": rows[0].get("critic")} | about)
         sampled: dict[str, dict[str, Json]] = {}
         for file in self.candidates:
@@ -236,15 +237,16 @@ class Library:
         known = {one.path.resolve() for one in self.files}
         played = [one for one in self.files if one.kind in TRAJECTORIES]
         for one in played:
-            credit = f"{glob.escape(one.path.stem)}.credit.*.jsonl"
-            for path in sorted(path.resolve() for path in one.path.parent.glob(credit)):
+            names = [f"{glob.escape(one.path.stem)}.{end}" for end in ("credit.*.jsonl", "measured.jsonl")]
+            for path in sorted(path.resolve() for name in names for path in one.path.parent.glob(name)):
                 if path not in known and kind_of(path) == "credit":
                     known.add(path)
                     self.files.append(Shown(len(self.files), path, path.name, "credit", None))
             one.candidates = [other for other in self.files if other.kind == "turns"]
         for scores in [other for other in self.files if other.kind == "credit"]:
             # of the one beside it that is called so, else of any called so
-            fits = [one for one in played if scores.path.name.startswith(f"{one.path.stem}.credit.")]
+            name, ends = scores.path.name, (".credit.", ".measured.")
+            fits = [one for one in played if name.removeprefix(one.path.stem).startswith(ends)]
             beside = [one for one in fits if one.path.resolve().parent == scores.path.resolve().parent]
             for one in beside or fits or (played if len(played) == 1 else ()):
                 one.credits.append(scores)

@@ -91,6 +91,31 @@ def test_scores_and_alternatives_stand_with_their_turns(run):
     assert files["a.jsonl"].row(1)["credit"] == []
 
 
+def test_what_turns_were_worth_and_what_methods_say_stand_with_them(run):
+    row, worth = sample_rows()[0], {"advantage": 0.2, "low": 0.1, "high": 0.3}
+    settings = {"measure": "reward", "target_error": 0.1}
+    bare = {
+        name: value
+        for name, value in scored(row, 0, 0.5).items()
+        if name not in {"hidden", "critic", "credit"}
+    }
+    write_rows(run / "a.measured.jsonl", [bare | {"measured": worth, "settings": settings}])
+    write_rows(
+        run / "a.credit.methods.jsonl", [bare | {"scores": {"MT-GRPO": None}, "why": {"MT-GRPO": "no"}}]
+    )
+    _, files = opened(run / "a.jsonl")
+    assert files["a.measured.jsonl"].kind == "credit"
+    told = {one["file"]: one for one in files["a.jsonl"].row(0)["credit"]}
+    assert told["a.measured.jsonl"]["turns"] == {"0": {"measured": worth}}
+    assert told["a.measured.jsonl"]["settings"] == settings
+    assert told["a.credit.methods.jsonl"]["turns"]["0"] == {
+        "scores": {"MT-GRPO": None},
+        "why": {"MT-GRPO": "no"},
+    }
+    (run / "ab.jsonl").write_bytes((run / "a.jsonl").read_bytes())
+    assert not opened(run)[1]["ab.jsonl"].row(0)["credit"]
+
+
 def test_scores_go_with_the_file_beside_them_and_with_no_other_of_its_name(run, tmp_path):
     (run / "other").mkdir()
     write_rows(run / "other/a.jsonl", sample_rows())  # the same turns: a digest does not tell them apart

@@ -234,3 +234,44 @@ def test_a_file_that_grows_offers_what_is_new(browser, tmp_path):
         viewer.wait_for_count("3 rows of 3")
         process.send_signal(signal.SIGINT)
         assert process.wait(5) == 0
+
+
+def test_measured_worth_stands_above_what_methods_believe(browser, tmp_path):
+    """Turns that a method contradicts come first, and are marked; those whose interval holds 0 are not."""
+    (row,) = sample_rows()[:1]
+    state = {"mean": 0.5, "low": 0.4, "high": 0.6, "n": 24}
+    rows = []
+    for turn, (low, high) in enumerate(((0.1, 0.3), (-0.1, 0.1))):
+        worth = {"advantage": (low + high) / 2, "low": low, "high": high, "before": state, "after": state}
+        bare = {
+            name: value
+            for name, value in scored(row, turn, 0.0).items()
+            if name not in {"hidden", "critic", "credit"}
+        }
+        rows.append(
+            bare
+            | {
+                "measured": worth | {"allocation": "stopped"},
+                "scores": {ATTACK: -0.5, "right": 0.1, "none": None},
+            }
+        )
+    write_rows(tmp_path / "a.jsonl", [row])
+    settings = {"measure": "reward", "target_error": 0.1}
+    write_rows(
+        tmp_path / "a.measured.jsonl",
+        [{name: one[name] for name in one if name != "scores"} | {"settings": settings} for one in rows],
+    )
+    write_rows(
+        tmp_path / "a.credit.x.jsonl",
+        [{name: one[name] for name in one if name != "measured"} for one in rows],
+    )
+    export(Library([tmp_path / "a.jsonl"]), tmp_path / "out.html")
+    browser.get_log("browser")
+    viewer = Viewer(browser, (tmp_path / "out.html").as_uri()).open()
+    assert viewer.texts(".recorder .worth strong") == ["+0.20", "+0.00"]
+    assert viewer.texts(".recorder tbody th") == ["measured", ATTACK, "right", "none"]
+    assert viewer.texts(".recorder .against") == ["\N{MINUS SIGN}0.50"]
+    (told,) = viewer.texts(".contradicted li")
+    assert told == f"turn 1 +0.20: {ATTACK}"
+    assert viewer.texts(".turn.assistant .score")[0] == "worth +0.20 (+0.10 to +0.30)"
+    assert viewer.complaints() == []

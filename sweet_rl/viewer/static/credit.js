@@ -1,5 +1,5 @@
-// What a critic says of every turn: a strip along the dialogue, and in each turn what the critic saw beside what
-// the agent saw, and what else might have been said.
+// What every turn was worth, where it was measured, and what critics and other methods say of it: a strip along the dialogue,
+// and in each turn what the critic saw beside what the agent saw, and what else might have been said.
 "use strict";
 
 const Credit = (() => {
@@ -17,25 +17,86 @@ const Credit = (() => {
   const plain = (value) => (value === null || value === undefined ? "–" : value.toFixed(3).replace("-", "−"));
   const nameOf = (path) => String(path ?? "critic").split("/").filter(Boolean).at(-1) ?? "critic";
 
-  // A table of the turns' scores by colour and number, for each file of scores.
+  // A table of the turns' scores by colour and number, for each file of scores; below what turns were worth, if that was measured.
   function strips(row, goToTurn) {
-    return (row.credit ?? []).map((scores) => strip(scores, turnsOf(row), goToTurn));
+    const all = row.credit ?? [];
+    const measured = all.find((scores) => Object.values(scores.turns).some((turn) => turn.measured));
+    const scored = all.filter((scores) => waysOf(scores).length);
+    return measured ? [recorder(measured, scored, turnsOf(row), goToTurn)] : scored.map((scores) => strip(scores, turnsOf(row), goToTurn));
   }
 
   const turnsOf = (row) => row.messages.filter((message) => message.role === "assistant").length;
 
-  function strip(scores, count, goToTurn) {
-    const ways = WAYS.filter(([way]) => Object.values(scores.turns).some((turn) => turn[way]));
-    const values = Object.values(scores.turns).flatMap((turn) => ways.map(([way]) => Math.abs(turn[way]?.advantage ?? 0)));
-    const most = Math.max(...values, 1e-9);
+  // The methods of a file, [name, view of a turn]; a critic is one with the solution and one without.
+  function waysOf(scores) {
+    const turns = Object.values(scores.turns);
+    const names = [...new Set(turns.flatMap((turn) => Object.keys(turn.scores ?? {})))];
+    if (names.length) return names.map((name) => [name, (turn) => turn?.scores && { advantage: turn.scores[name] ?? null, why: turn.why?.[name] ?? "the method gives none" }]);
+    return WAYS.filter(([way]) => turns.some((turn) => turn[way])).map(([way, words]) => [words, (turn) => turn?.[way]]);
+  }
+
+  function tableOf(count, goToTurn, body) {
     const turns = [...Array(count).keys()];
     const head = turns.map((turn) => make("th", { scope: "col" }, make("button", { class: "turn-link", type: "button", title: `Go to turn ${turn + 1}`, text: String(turn + 1), onclick: () => goToTurn(turn) })));
-    const body = ways.map(([way, words]) => make("tr", {}, make("th", { scope: "row", text: words }), turns.map((turn) => cell(scores.turns[turn]?.[way], most))));
+    return make("div", { class: "strip-scroll" }, make("table", {}, make("thead", {}, make("tr", {}, make("th", { text: "turn" }), head)), make("tbody", {}, body)));
+  }
+
+  const mostOf = (scores, view) => Math.max(...Object.values(scores.turns).map((turn) => Math.abs(view(turn)?.advantage ?? 0)), 1e-9);
+
+  function strip(scores, count, goToTurn) {
+    const ways = waysOf(scores);
+    const most = Math.max(...ways.map(([, view]) => mostOf(scores, view)));
+    const body = ways.map(([words, view]) => make("tr", {}, make("th", { scope: "row", text: words }), [...Array(count).keys()].map((turn) => cell(view(scores.turns[turn]), most))));
+    const title = scores.critic ? "Critic's score of every turn" : "Scores of every turn";
+    return make("figure", { class: "strip" }, make("figcaption", {}, make("strong", { text: title }), ` ${nameOf(scores.critic ?? scores.file)}`, digest(scores), notes(scores, count)), tableOf(count, goToTurn, body));
+  }
+
+  // 1 or -1 where the interval of what a turn was worth excludes 0.
+  const clear = (measured) => (measured ? (measured.low > 1e-9) - (measured.high < -1e-9) : 0);
+
+  // What every turn was worth, with its interval; below it what each method believes, marked where it has the other sign.
+  function recorder(measured, all, count, goToTurn) {
+    const turns = [...Array(count).keys()];
+    const worth = turns.map((turn) => measured.turns[turn]?.measured);
+    const known = worth.filter(Boolean);
+    const [low, high] = [Math.min(0, ...known.map((one) => one.low)), Math.max(0, ...known.map((one) => one.high))];
+    const place = (value) => ((value - low) / (high - low || 1)).toFixed(4);
+    const drawn = worth.map((one) => {
+      const element = make("td", { class: "worth" });
+      if (!one) return element;
+      const kind = ["less", "unclear", "more"][clear(one) + 1];
+      const interval = `${signed(one.low)} to ${signed(one.high)}`;
+      const picture = make("span", { class: `interval ${kind}`, "aria-hidden": "true" }, make("span", { class: "zero" }), make("span", { class: "reach" }), make("span", { class: "mean" }));
+      for (const [name, value] of [["low", one.low], ["high", one.high], ["mean", one.advantage], ["zero", 0]]) picture.style.setProperty(`--${name}`, place(value));
+      element.title = `${interval}; value before ${plain(one.before.mean)} (${Words.plural(one.before.n, "continuation")}), after ${plain(one.after.mean)} (${one.after.n || "the end"})`;
+      element.append(picture, make("strong", { text: signed(one.advantage) }), make("span", { class: "muted", text: interval }));
+      return element;
+    });
+    const against = turns.map(() => []);
+    const body = all.flatMap((scores) =>
+      waysOf(scores).map(([words, view]) => {
+        const named = scores.critic && !words.includes("critic") ? `${nameOf(scores.critic)}, ${words}` : words;
+        const cells = turns.map((turn) => {
+          const element = cell(view(scores.turns[turn]), mostOf(scores, view));
+          if (clear(worth[turn]) * (view(scores.turns[turn])?.advantage ?? 0) < 0) {
+            against[turn].push(named);
+            element.classList.add("against");
+            element.title = `contradicts the measurement; ${element.title}`;
+          }
+          return element;
+        });
+        return make("tr", {}, make("th", { scope: "row", text: named }), cells);
+      }),
+    );
+    const told = turns.filter((turn) => against[turn].length).map((turn) => make("li", {}, make("button", { class: "turn-link", type: "button", text: `turn ${turn + 1}`, onclick: () => goToTurn(turn) }), ` ${signed(worth[turn].advantage)}: ${against[turn].join("; ")}`));
+    const settings = measured.settings ?? {};
+    const about = `${measured.turns[0]?.measured?.allocation === "fixed" ? `${settings.continuations} continuations` : `wanted half-width ${settings.target_error}`}, ${settings.measure ?? "reward"}`;
     return make(
       "figure",
-      { class: "strip" },
-      make("figcaption", {}, make("strong", { text: "Critic's score of every turn" }), ` ${nameOf(scores.critic)}`, digest(scores), notes(scores, count)),
-      make("div", { class: "strip-scroll" }, make("table", {}, make("thead", {}, make("tr", {}, make("th", { text: "turn" }), head)), make("tbody", {}, body))),
+      { class: "strip recorder" },
+      make("figcaption", {}, make("strong", { text: "What every turn was worth" }), make("span", { class: "muted", text: ` measured by playing on (${about}), with 95 % intervals${body.length ? "; below it what methods believe" : ""}` }), notes(measured, count)),
+      told.length ? make("div", { class: "contradicted" }, make("p", { text: "Turns where a method's sign contradicts the measurement:" }), make("ul", {}, told)) : null,
+      tableOf(count, goToTurn, [make("tr", {}, make("th", { scope: "row", text: "measured" }), drawn), ...body]),
     );
   }
 
@@ -45,7 +106,7 @@ const Credit = (() => {
   };
 
   function notes(scores, count) {
-    const missing = count - Object.keys(scores.turns).length;
+    const missing = count - Object.values(scores.turns).filter((turn) => Object.keys(turn).length).length;
     const words = [];
     if (scores.other) words.push(`${Words.plural(scores.other, "score")} of other texts than these`);
     if (missing > 0) words.push(`${Words.plural(missing, "turn")} not scored`);
@@ -57,7 +118,7 @@ const Credit = (() => {
   function cell(view, most) {
     const value = view?.advantage;
     const known = value !== null && value !== undefined;
-    const element = make("td", { class: `heat${known ? (value < 0 ? " less" : " more") : ""}`, title: known ? `critic ${plain(view.critic)}, reference ${plain(view.reference)}` : why(view), text: signed(value) });
+    const element = make("td", { class: `heat${known ? (value < 0 ? " less" : " more") : ""}`, title: !known ? why(view) : view.critic === undefined ? plain(value) : `critic ${plain(view.critic)}, reference ${plain(view.reference)}`, text: signed(value) });
     if (known) element.style.setProperty("--heat", (Math.abs(value) / most).toFixed(3));
     return element;
   }
@@ -66,8 +127,10 @@ const Credit = (() => {
 
   // What a turn shows: {marks, folds}.
   function ofTurn(row, turn, prompt, message) {
-    const all = (row.credit ?? []).filter((scores) => scores.turns[turn]);
+    const all = (row.credit ?? []).filter((scores) => WAYS.some(([way]) => scores.turns[turn]?.[way]));
     const marks = all.map((scores) => badge(scores.turns[turn], nameOf(scores.critic), all.length > 1));
+    const measured = (row.credit ?? []).map((scores) => scores.turns[turn]?.measured).find(Boolean);
+    if (measured) marks.unshift(make("span", { class: `score${[" less", "", " more"][clear(measured) + 1]}`, title: "measured by playing on, with its 95 % interval", text: `worth ${signed(measured.advantage)} (${signed(measured.low)} to ${signed(measured.high)})` }));
     const folds = all.length ? [Chat.fold("critic", "what the critic saw", () => [saw(row, all, turn, prompt)], false)] : [];
     const others = row.alternatives?.[turn];
     if (others?.candidates.length) folds.push(Chat.fold("critic", Words.plural(others.candidates.length, "alternative"), () => [alternatives(others, message.output ?? message.content)], false));
