@@ -20,7 +20,7 @@ import pytest
 from sweet_rl import cli
 from tests.conftest import ROOT
 
-PAGES = [ROOT / f"docs/{name}.md" for name in ("your_world", "train_sweet", "train_offline", "reference")]
+PAGES = [ROOT / f"docs/{name}.md" for name in ("your_world", "train_sweet", "train_offline", "credit", "reference")]
 LONG = [ROOT / f"docs/{name}.md" for name in ("export_and_credit", "extend")]
 MOST_LINES = 60
 
