@@ -20,8 +20,8 @@ import pytest
 from sweet_rl import cli
 from tests.conftest import ROOT
 
-PAGES = [ROOT / f"docs/{name}.md" for name in ("your_world", "train_sweet", "train_offline", "credit", "reference")]
-LONG = [ROOT / f"docs/{name}.md" for name in ("export_and_credit", "extend")]
+PAGES = [ROOT / f"docs/{name}.md" for name in ("your_world", "train_sweet", "train_offline", "reference")]
+LONG = [ROOT / f"docs/{name}.md" for name in ("export_and_credit", "extend", "credit")]
 MOST_LINES = 60
 
 _BLOCK = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
