@@ -133,14 +133,24 @@ class Decoder:
         return output.logits[:, -1], output.past_key_values
 
 
+def sent(numbers: Any, device: torch.device) -> Tensor:
+    """Numbers of the host as a tensor on a device, which nobody waits for."""
+    tensor = torch.as_tensor(numbers)
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+
 def write_tokens(logps_BV: Tensor, requests: Sequence[Request], draws_B: Tensor) -> tuple[Tensor, Tensor]:
     """The next token of each row [B], and its log-probability [B], from those of the untempered model."""
-    device = logps_BV.device
-    temperatures_B = torch.tensor([request.temperature for request in requests], device=device)
-    top_ks_B = torch.tensor([request.top_k for request in requests], device=device)
-    top_ps_B = torch.tensor([request.top_p for request in requests], device=device)
-    among_BV = keep_nucleus(keep_likeliest(logps_BV, top_ks_B), top_ps_B, temperatures_B)
-    tokens_B = choose(among_BV, temperatures_B, draws_B.to(device))
+    device, among_BV = logps_BV.device, logps_BV
+    temperatures = [request.temperature for request in requests]
+    temperatures_B = sent(temperatures, device)
+    if any(request.top_k for request in requests):
+        among_BV = keep_likeliest(among_BV, sent([request.top_k for request in requests], device))
+    if any(request.top_p < 1 for request in requests):
+        top_ps_B = sent([request.top_p for request in requests], device)
+        among_BV = keep_nucleus(among_BV, top_ps_B, temperatures_B)
+    drawn = any(temperatures)
+    tokens_B = choose(among_BV, temperatures_B, draws_B.to(device)) if drawn else among_BV.argmax(dim=-1)
     return tokens_B, logps_BV.gather(1, tokens_B[:, None])[:, 0]
 
 
@@ -192,15 +202,12 @@ def choose(logps_BV: Tensor, temperatures_B: Tensor, draws_B: Tensor) -> Tensor:
 
     The draw, in [0, 1), is a place on the cumulative distribution: one random number a token, on any device the same.
     """
-    greedy_B = logps_BV.argmax(dim=-1)
-    if not temperatures_B.any():
-        return greedy_B
     divisors_B = torch.where(temperatures_B > 0, temperatures_B, 1.0)
     probabilities_BV = (logps_BV / divisors_B[:, None]).softmax(dim=-1)
     cumulative_BV = probabilities_BV.cumsum(dim=-1, dtype=torch.float64)
     marks_B1 = (draws_B * cumulative_BV[:, -1])[:, None]
     drawn_B = torch.searchsorted(cumulative_BV, marks_B1, right=True)[:, 0].clamp(max=logps_BV.shape[1] - 1)
-    return torch.where(temperatures_B > 0, drawn_B, greedy_B)
+    return torch.where(temperatures_B > 0, drawn_B, logps_BV.argmax(dim=-1))
 
 
 def draws_of(request: Request, length: int | None = None) -> Tensor:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import inspect
 import itertools
 from array import array
+from bisect import bisect_left, insort
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -22,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sweet_rl.policies.decoding import Request, Written, draws_of, write_tokens
+from sweet_rl.policies.decoding import Request, Written, draws_of, sent, write_tokens
 from sweet_rl.policies.slots import NAME, Reading, Segment, Slots
 
 _READ_AT_ONCE = 2048
@@ -41,7 +42,7 @@ class _Row:
 
     request: Request
     text: Text
-    draws: Tensor
+    draws: list[float]
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
 
@@ -97,14 +98,16 @@ class Engine:
         self._begin()
         parts = self._parts()
         self._cache.make_room(max(end for _, end in parts.values()))
-        segments = [Segment(text.slot, *part) for text, part in parts.items()]
-        ids = [token for text, part in parts.items() for token in text.ids[slice(*part)]]
-        whole = [text for text, (_, end) in parts.items() if end == len(text.ids)]
-        asked_I = torch.tensor([end == len(text.ids) for text, (_, end) in parts.items()]).nonzero()[:, 0]
-        self.read += len(ids)
-        logits_IV = read(self._model, self._cache.slots, ids, segments, asked_I)
-        for text, (_, end) in parts.items():
+        ids, segments, whole, asked = array("q"), [], [], []
+        for number, (text, (begin, end)) in enumerate(parts.items()):
+            ids += text.ids[begin:end]
+            segments.append(Segment(text.slot, begin, end))
             text.read = end
+            if end == len(text.ids):
+                whole.append(text)
+                asked.append(number)
+        self.read += len(ids)
+        logits_IV = read(self._model, self._cache.slots, ids, segments, asked)
         return self._write(whole, logits_IV) if whole else []
 
     def _begin(self) -> None:
@@ -125,7 +128,7 @@ class Engine:
             else:
                 del self._waiting[number]
                 found[ids] = text
-                self._rows[number] = _Row(request, text, draws_of(request))
+                self._rows[number] = _Row(request, text, draws_of(request).tolist())
 
     def _parts(self) -> dict[Text, tuple[int, int]]:
         """What each text reads in this step, from where to where; those without room for it wait."""
@@ -145,13 +148,16 @@ class Engine:
         rows = {number: row for number, row in self._rows.items() if row.text in places}
         logps_RV = logits_IV.float().log_softmax(dim=-1)
         if len(rows) > len(texts):
-            logps_RV = logps_RV[[places[row.text] for row in rows.values()]]
-        draws_R = torch.stack([row.draws[len(row.token_ids)] for row in rows.values()])
-        tokens_R, logprobs_R = write_tokens(logps_RV, [row.request for row in rows.values()], draws_R)
+            logps_RV = logps_RV[sent([places[row.text] for row in rows.values()], logps_RV.device)]
+        draws = [row.draws[len(row.token_ids)] for row in rows.values()]
+        draws_R = sent(np.array(draws), logps_RV.device)
+        written = write_tokens(logps_RV, [row.request for row in rows.values()], draws_R)
+        tokens, logprobs = torch.stack(
+            [one.double() for one in written]
+        ).tolist()  # a GPU is waited for here only
         finished = []
         going: dict[Text, dict[int, list[_Row]]] = {text: {} for text in texts}
-        drawn = zip(rows.items(), tokens_R.tolist(), logprobs_R.tolist(), strict=True)
-        for (number, row), token, logprob in drawn:
+        for (number, row), token, logprob in zip(rows.items(), map(int, tokens), logprobs, strict=True):
             row.token_ids.append(token)
             row.logprobs.append(logprob)
             ended = token in self._end_ids
@@ -174,18 +180,18 @@ class Engine:
 
 
 def read(
-    model: Any, slots: Slots, ids: Sequence[int], segments: Sequence[Segment], asked_I: Tensor
+    model: Any, slots: Slots, ids: array[int], segments: Sequence[Segment], asked: Sequence[int]
 ) -> Tensor:
     """One forward pass over the segments' tokens; logits [I, V] behind the segments that are asked."""
     reading = Reading(slots, segments, model.device)
-    last_I = reading.last_I[asked_I]
+    last_I = reading.last_of(asked)
     keeps = _keeps(type(model).forward)
     config = model.config.get_text_config()
     before = config._attn_implementation
     config._attn_implementation = NAME  # it has no public name
     try:
         output = model(
-            input_ids=torch.tensor([ids], device=model.device),
+            input_ids=sent(np.frombuffer(ids, dtype=np.int64)[None], model.device),
             position_ids=reading.places_N[None],
             use_cache=False,
             reading=reading,
@@ -207,14 +213,13 @@ def serves(model: Any) -> bool:
     one, other = (torch.arange(first, first + 8) % config.vocab_size for first in (1, 4))
     slots = Slots()
     slots.resize((), 2, 8)
-    parts = [*one[:5].tolist(), *other[:7].tolist()]
-    both = torch.tensor([0, 1])
+    ids, asked = array("q", [*one, *other]), [0, 1]
     try:
         expected_IV = model(input_ids=torch.stack([one, other]).to(model.device), use_cache=False).logits
-        read(model, slots, parts, [Segment(0, 0, 5), Segment(1, 0, 7)], both)
-        read(model, slots, one[5:7].tolist(), [Segment(0, 5, 7)], both[:1])
-        last = [int(one[7]), int(other[7])]
-        logits_IV = read(model, slots, last, [Segment(0, 7, 8), Segment(1, 7, 8)], both)
+        read(model, slots, ids[:5] + ids[8:15], [Segment(0, 0, 5), Segment(1, 0, 7)], asked)
+        read(model, slots, ids[5:7], [Segment(0, 5, 7)], asked[:1])
+        last = [Segment(0, 7, 8), Segment(1, 7, 8)]
+        logits_IV = read(model, slots, ids[7:8] + ids[15:], last, asked)
     except (NotImplementedError, RuntimeError, TypeError, AttributeError):
         return False
     apart = (logits_IV - expected_IV[:, -1]).abs().max() / expected_IV.abs().max()
@@ -257,9 +262,11 @@ class PrefixCache:
         self.slots = Slots()
         self._max_rows, self._max_texts, self._max_bytes = max_rows, max_texts, max_bytes
         self._working: list[Text] = []
-        self._begun: dict[bytes, Text] = {}  # of those, by prompt, the last one
         self._resting: dict[bytes, Text] = {}  # by prompt, those first that were used longest ago
+        self._sorted: list[Text] = []  # all of them by their tokens, as they were
+        self._tokens = 0  # of those at work, then
         self._free: list[int] = []
+        self._copies: dict[int, tuple[int, int]] = {}  # of slots, by their targets: source and places
 
     def __len__(self) -> int:
         return len(self._working) + len(self._resting)
@@ -271,63 +278,83 @@ class PrefixCache:
         """
         wanted = array("q", prompt_ids[:-1])
         best, known, coming = None, 0, 0
-        key = array("q", prompt_ids).tobytes()
-        alike = (one for one in (self._begun.get(key), self._resting.get(key)) if one is not None)
-        for text in itertools.chain(alike, reversed(self._working), reversed(self._resting.values())):
-            if known == len(wanted):
-                break
-            more_is_read = text.read > known and _goes_on(text.ids, wanted, known)
-            if not (more_is_read or _goes_on(text.ids, wanted, coming)):
-                continue  # it shares no more than what is found
-            shared = _shared(text.ids, wanted)
-            coming = max(coming, shared)
-            if min(shared, text.read) > known:
-                best, known = text, min(shared, text.read)
+        if self._tokens != (tokens := sum(len(text.ids) for text in self._working)):
+            self._sorted.sort(key=_ids)
+        place = bisect_left(self._sorted, wanted, key=_ids)
+        # what begins alike is sorted side by side: the further away, the less is shared
+        for way in (range(place, len(self._sorted)), range(place - 1, -1, -1)):
+            for text in map(self._sorted.__getitem__, way):
+                if known == len(wanted) or not _goes_on(text.ids, wanted, known):
+                    break
+                shared = _shared(text.ids, wanted)
+                if shared <= known:
+                    break
+                coming = max(coming, shared)
+                if min(shared, text.read) > known:
+                    best, known = text, min(shared, text.read)
         if coming >= known + _WORTH_WAITING:
             return None
         if best is None or best.at_work or known + 1 < best.prompt:
             # Another dialogue goes on from there, too: this one begins with a copy.
             text = Text(self._free_slot())
-            if best is not None and known:
-                self.slots.copy(best.slot, text.slot, known)
+            if best is not None:
+                self._copy(best.slot, text.slot, known)
         else:
             text = self._resting.pop(best.key)
+            self._sorted.remove(text)
         text.ids, text.read, text.prompt, text.at_work = array("q", prompt_ids), known, len(prompt_ids), True
         self._working.append(text)
-        self._begun[key] = text
+        insort(self._sorted, text, key=_ids)
+        self._tokens = tokens + len(prompt_ids)
         return text
 
     def fork(self, text: Text) -> Text:
         """Another text with the same tokens, of which as many are read."""
         other = Text(self._free_slot(), text.ids[:], text.read, text.prompt)
-        self.slots.copy(text.slot, other.slot, text.read)
+        self._copy(text.slot, other.slot, text.read)
         self._working.append(other)
+        self._sorted.append(other)
+        self._tokens = -1  # sorted no longer
         return other
 
     def release(self, text: Text) -> None:
         """Nobody writes this text any more. Of several behind the same prompt the last one is kept."""
         self._working.remove(text)
-        if self._begun.get(text.key) is text:
-            del self._begun[text.key]
+        self._tokens = -1
         if not text.read or self._max_bytes <= 0:
-            self._free.append(text.slot)
+            self._drop(text)
             return
         del text.ids[text.read :]
         text.at_work = False
         before = self._resting.pop(text.key, None)
         if before is not None:
-            self._free.append(before.slot)
+            self._drop(before)
         self._resting[text.key] = text
 
     def forget(self) -> None:
         """Drop what is kept of texts that nobody writes."""
-        self._free += [text.slot for text in self._resting.values()]
+        for text in self._resting.values():
+            self._drop(text)
         self._resting.clear()
 
+    def _drop(self, text: Text) -> None:
+        self._free.append(text.slot)
+        self._sorted.remove(text)
+
+    def _copy(self, source: int, target: int, places: int) -> None:
+        """What a slot holds, into another one, before it is read next; its source may itself wait for a copy."""
+        source, places = self._copies.get(source, (source, places))
+        self._copies[target] = source, places
+
+    def _make_copies(self) -> None:
+        self.slots.copy([(source, target, places) for target, (source, places) in self._copies.items()])
+        self._copies.clear()
+
     def make_room(self, places: int) -> None:
-        """Let every slot have so many places."""
+        """Let every slot have so many places, and what is to be there."""
+        self._make_copies()
         if places > self.slots.places:
-            self._resize(self.slots.slots, max(places, 2 * self.slots.places, _FIRST_PLACES))
+            self._resize(self.slots.slots, max(places + -places % 16, 2 * self.slots.places, _FIRST_PLACES))
 
     def _most(self, places: int) -> int:
         """Slots with so many places that fit into the memory."""
@@ -340,18 +367,24 @@ class PrefixCache:
         if not self._free and self.slots.slots < (most := self._most(self.slots.places)):
             self._resize(min(most, max(2 * self.slots.slots, _FIRST_SLOTS)), self.slots.places)
         if not self._free:
-            return self._resting.pop(next(iter(self._resting))).slot
+            self._drop(self._resting.pop(next(iter(self._resting))))
         self._free.sort(reverse=True)  # the lowest first: rows side by side are computed together
         return self._free.pop()
 
     def _resize(self, slots: int, places: int) -> None:
+        self._make_copies()
         slots = max(1, min(slots, self._most(places)))
         kept = [*self._working, *reversed(self._resting.values())][:slots]
         self.slots.resize([text.slot for text in kept], slots, places)
         for number, text in enumerate(kept):
             text.slot = number
         self._resting = {text.key: text for text in reversed(kept[len(self._working) :])}
+        self._sorted = sorted(kept, key=_ids)
         self._free = list(range(len(kept), slots))
+
+
+def _ids(text: Text) -> array[int]:
+    return text.ids
 
 
 def _goes_on(ids: array[int], wanted: array[int], place: int) -> bool:

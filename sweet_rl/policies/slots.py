@@ -5,7 +5,7 @@ another, and here each token is shown the slot of its own text. transformers kno
 `NAME`. Importing this module imports torch and transformers.
 
 Axes: S slots, H heads of keys, G heads of queries for each, C places of a slot, D of a head, N tokens that
-are read now, n of them of one text, T places of a text up to its last token, I texts that read one token.
+are read now, L texts that are read in one call, n tokens of each, T places of each up to its last token.
 """
 
 from __future__ import annotations
@@ -14,16 +14,23 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
+from sweet_rl.policies.decoding import sent
+
 NAME = "slots"
 
 _CALL_BYTES = 70_000
 """Keys and values that a CPU reads in the time that a call of its own takes; a GPU reads more."""
-_CALL_BYTES_ON_GPU = 20_000_000
+_CALL_BYTES_ON_GPU = 100_000_000
+_QUERIES = 16
+"""Queries of a text that are computed in the time in which its keys and values are read."""
+_ALIGNED = 16
+"""Places of which a call is shown a multiple: otherwise CUDA's kernels copy every mask."""
 
 _HARMLESS = {"is_causal", "position_ids", "position_embeddings", "use_cache", "cache_position"}
 _HARMLESS |= {"output_attentions", "output_router_logits"}
@@ -54,11 +61,17 @@ class Slots:
             self._layers[number] = resized[0], resized[1]
         self.slots, self.places = slots, places
 
-    def copy(self, source: int, target: int, places: int) -> None:
-        """The first places of a slot into another one."""
+    def copy(self, copies: Sequence[tuple[int, int, int]]) -> None:
+        """The first places of slots into others, all read before any is written: (source, target, places) of each."""
+        if not copies or not self._layers:
+            return
+        sources, targets, places = np.array(copies).T
+        device = self._layers[next(iter(self._layers))][0].device
+        source_I, target_I = sent(np.stack([sources, targets]), device)
         for layer in self._layers.values():
             for states_SHCD in layer:
-                states_SHCD[target, :, :places] = states_SHCD[source, :, :places]
+                known_SHCD = states_SHCD[:, :, : places.max()]
+                known_SHCD[target_I] = known_SHCD[source_I]
 
     def of_layer(self, number: int, like: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         """Keys and values of a layer, made when it is first read; `like` are some tokens' [N, H, D]."""
@@ -77,29 +90,38 @@ class Segment(NamedTuple):
     end: int
 
 
+class _Call(NamedTuple):
+    """Segments that are attended to in one call: L of n tokens, the shorter ones filled up."""
+
+    rows: int
+    tokens: int
+    at: slice | Tensor  # the place in the row of each token [L x n]
+    slots: slice | Tensor  # whose keys, and which places of them
+    places: slice
+    mask_L1MT: Tensor | None  # added to scores; M queries: all tokens for each head of a group. None: causal
+
+
 class Reading:
     """What one forward pass reads: segments of texts, at most one of each, side by side in a row of N tokens.
 
-    Single tokens are computed together, with all slots between them, where their texts' lengths are similar.
+    Which of them are computed together is decided once, for all layers of a kind.
     """
 
     def __init__(self, slots: Slots, segments: Sequence[Segment], device: torch.device) -> None:
         self._slots, self._device = slots, device
-        lengths = [one.end - one.begin for one in segments]
-        ends = torch.tensor(lengths).cumsum(0)
-        self.last_I = (ends - 1).to(device)
-        """The place in the row of each segment's last token."""
-        self.places_N = torch.cat([torch.arange(one.begin, one.end) for one in segments]).to(device)
-        """The place of each token in its text."""
-        numbers_I = torch.tensor([one.slot for one in segments])
-        self._slot_N = numbers_I.repeat_interleave(torch.tensor(lengths)).to(device)
-        placed = list(zip(segments, ends.tolist(), strict=True))
-        self._singles = [(one, end - 1) for one, end in placed if one.end - one.begin == 1]
-        self._longer = [(one, end + one.begin - one.end) for one, end in placed if one.end - one.begin > 1]
-        numbers = [one.slot for one, _ in self._singles]
-        self._lowest, self._above = min(numbers, default=0), max(numbers, default=-1) + 1
-        self._longest = max((one.end for one, _ in self._singles), default=0)
-        self._masks: dict[tuple[int, ...], Tensor] = {}
+        self._slot_I, self._begin_I, self._end_I = np.array(segments, dtype=np.int64).T
+        self._length_I = self._end_I - self._begin_I
+        stop_I = self._length_I.cumsum()
+        self._first_I = stop_I - self._length_I
+        """The place in the row of each segment's first token."""
+        places_N = np.arange(stop_I[-1]) + (self._begin_I - self._first_I).repeat(self._length_I)
+        self.places_N, self._slot_N = sent(np.stack([places_N, self._slot_I.repeat(self._length_I)]), device)
+        """The place of each token in its text, and its slot."""
+        self._plans: dict[tuple[Any, ...], tuple[list[_Call], slice | Tensor]] = {}
+
+    def last_of(self, segments: Sequence[int]) -> Tensor:
+        """The places in the row of the last tokens of some segments."""
+        return sent((self._first_I + self._length_I - 1)[segments], self._device)
 
     def attend(
         self, layer: int, query_NHGD: Tensor, like_NHD: tuple[Tensor, Tensor], scale: float, window: int
@@ -108,66 +130,105 @@ class Reading:
         memory = self._slots.of_layer(layer, like_NHD)
         for states_SHCD, states_NHD in zip(memory, like_NHD, strict=True):
             states_SHCD[self._slot_N, :, self.places_N] = states_NHD
-        result_NHGD = query_NHGD.new_empty(*query_NHGD.shape[:-1], memory[1].shape[-1])
-        for one, at in self._longer:
-            until = at + one.end - one.begin
-            result_NHGD[at:until] = self._of_segment(memory, query_NHGD[at:until], one, scale, window)
         size = sum(states[0, :, 0].numel() * states.element_size() for states in memory)
-        call = _CALL_BYTES if self._device.type == "cpu" else _CALL_BYTES_ON_GPU
-        apart = sum(min(one.end, window) * size + call for one, _ in self._singles)
-        # reading all that lies between the texts may cost less than a call for each of them
-        if len(self._singles) > 1 and self._longest * (self._above - self._lowest) * size < apart:
-            self._join(memory, query_NHGD, result_NHGD, scale, window)
-        else:
-            for one, at in self._singles:
-                first = max(0, one.end - window)
-                keys, values = (states[one.slot, :, first : one.end][None] for states in memory)
-                found_1HGD = scaled_dot_product_attention(query_NHGD[at][None], keys, values, scale=scale)
-                result_NHGD[at] = found_1HGD[0]
-        return result_NHGD
+        kind = (size, query_NHGD.shape[2], query_NHGD.dtype, window)
+        if kind not in self._plans:
+            self._plans[kind] = self._plan(*kind)
+        calls, found_N = self._plans[kind]
+        found = [self._call(one, memory, query_NHGD, scale) for one in calls]
+        return (torch.cat(found) if len(found) > 1 else found[0])[found_N]
 
-    def _of_segment(
-        self, memory: tuple[Tensor, Tensor], query_nHGD: Tensor, one: Segment, scale: float, window: int
-    ) -> Tensor:
-        """What several tokens of one text find [n, H, G, D]."""
-        heads, groups = query_nHGD.shape[1:3]
-        first = max(0, one.begin + 1 - window)
-        seen = slice(first, one.end)
-        keys, values = (states[one.slot, :, None, seen].expand(heads, groups, -1, -1) for states in memory)
-        whole = one.begin == 0 and one.end <= window
-        key = (one.begin, one.end, first, window)
-        if not whole and key not in self._masks:  # which tokens see which [n, T]; the same for all layers
-            distance_nT = torch.arange(one.begin, one.end)[:, None] - torch.arange(first, one.end)
-            self._masks[key] = ((distance_nT >= 0) & (distance_nT < window)).to(self._device)
-        query_HGnD, mask_nT = query_nHGD.permute(1, 2, 0, 3), None if whole else self._masks[key]
-        found_HGnD = scaled_dot_product_attention(
-            query_HGnD, keys, values, attn_mask=mask_nT, is_causal=whole, scale=scale
+    def _call(self, call: _Call, memory: tuple[Tensor, Tensor], query_NHGD: Tensor, scale: float) -> Tensor:
+        """What the tokens of a call find [L x n, H, G, D], those that fill up included."""
+        rows, tokens, (heads, groups, width) = call.rows, call.tokens, query_NHGD.shape[1:]
+        query_LHGnD = query_NHGD[call.at].view(rows, tokens, heads, groups, width).permute(0, 2, 3, 1, 4)
+        keys, values = (states_SHCD[call.slots, :, call.places] for states_SHCD in memory)
+        alone = rows == 1 < tokens
+        if alone:
+            query = query_LHGnD[0]
+            keys, values = (one.transpose(0, 1).expand(-1, groups, -1, -1) for one in (keys, values))
+        else:  # keys are read once for all heads of a group
+            query = query_LHGnD.reshape(rows, heads, groups * tokens, width)
+        causal = alone and call.mask_L1MT is None
+        found = scaled_dot_product_attention(
+            query, keys, values, call.mask_L1MT, is_causal=causal, scale=scale
         )
-        return found_HGnD.permute(2, 0, 1, 3)
+        found_LHGnD = found.view(rows, heads, groups, tokens, found.shape[-1])
+        return found_LHGnD.permute(0, 3, 1, 2, 4).flatten(0, 1)
 
-    def _join(
-        self,
-        memory: tuple[Tensor, Tensor],
-        query_NHGD: Tensor,
-        result_NHGD: Tensor,
-        scale: float,
-        window: int,
-    ) -> None:
-        """Write what single tokens find, in one call over the slots from the first to the last of them."""
-        at_I = torch.tensor([at for _, at in self._singles], device=self._device)
-        rows_I = self._slot_N[at_I] - self._lowest
-        query_SHGD = query_NHGD.new_zeros(self._above - self._lowest, *query_NHGD.shape[1:])
-        query_SHGD[rows_I] = query_NHGD[at_I]
-        if (window,) not in self._masks:
-            ends_S = torch.ones(len(query_SHGD), dtype=torch.long, device=self._device)
-            ends_S[rows_I] = self.places_N[at_I] + 1
-            behind_ST = ends_S[:, None] - torch.arange(self._longest, device=self._device)
-            self._masks[window,] = ((behind_ST > 0) & (behind_ST <= window))[:, None, None]
-        keys, values = (states[self._lowest : self._above, :, : self._longest] for states in memory)
-        found_SHGD = scaled_dot_product_attention(
-            query_SHGD, keys, values, attn_mask=self._masks[window,], scale=scale
-        )
-        result_NHGD[at_I] = found_SHGD[rows_I]
+    def _plan(
+        self, size: int, groups: int, dtype: torch.dtype, window: int
+    ) -> tuple[list[_Call], slice | Tensor]:
+        """All calls, and where in what they find each token's result is."""
+        first_I = np.maximum(0, self._begin_I + 1 - window)
+        calls, start, found_N = list[_Call](), 0, np.empty(len(self._slot_N), dtype=np.int64)
+        for texts, copies in self._together(size, first_I):
+            slots, first, end = self._slot_I[texts], int(first_I[texts].min()), int(self._end_I[texts].max())
+            row_l = np.arange(len(texts)) if copies else slots - slots.min()
+            if len(texts) > 1:
+                first, end = first - first % _ALIGNED, min(end + -end % _ALIGNED, self._slots.places)
+            # of each row its text's first token, the place of that, and how many; one that is empty sees a place, too
+            row_L3 = np.tile([0, first, 0], (row_l.max() + 1, 1))
+            row_L3[row_l] = np.stack([self._first_I, self._begin_I, self._length_I], axis=1)[texts]
+            at_L1, begin_L1, length_L1 = row_L3.T[..., None]
+            step_n = np.arange(length_L1.max())
+            step_Ln, real_Ln = np.clip(step_n, 0, np.maximum(length_L1 - 1, 0)), step_n < length_L1
+            at_Ln, place_Ln = at_L1 + step_Ln, begin_L1 + step_Ln
+            found_N[at_Ln[real_Ln]] = start + np.flatnonzero(real_Ln)
+            start += at_Ln.size
+            mask = None
+            if len(texts) > 1 or (len(step_n) > 1 and (first > 0 or place_Ln[0, 0] > 0 or end > window)):
+                places_T = torch.arange(first, end, device=self._device)
+                behind_LnT = sent(place_Ln, self._device)[..., None] - places_T
+                hidden_LnT = (behind_LnT < 0) | (behind_LnT >= window)
+                mask = torch.zeros(hidden_LnT.shape, dtype=dtype, device=self._device)
+                mask = mask.masked_fill_(hidden_LnT, -torch.inf)[:, None]
+                if len(texts) > 1 < len(step_n):
+                    mask = mask.repeat(1, 1, groups, 1)
+            slots_L = self._index(slots) if copies else slice(int(slots.min()), int(slots.max()) + 1)
+            at = self._index(at_Ln.ravel())
+            calls.append(_Call(len(at_Ln), len(step_n), at, slots_L, slice(first, end), mask))
+        return calls, self._index(found_N)
+
+    def _together(self, size: int, first_I: np.ndarray) -> list[tuple[list[int], bool]]:
+        """The texts of each call, and whether their keys and values are copied side by side for it.
+
+        A call costs the bytes of keys and values that it reads, `size` a place, more for many queries, and its
+        own. Texts of about the same size are computed together where that costs less than apart.
+        """
+        own = _CALL_BYTES if self._device.type == "cpu" else _CALL_BYTES_ON_GPU
+
+        def read(texts: list[int], count: int) -> int:
+            """Bytes of so many texts that are filled up to the size of some."""
+            return count * size * int(self._end_I[texts].max() - first_I[texts].min())
+
+        def cost(texts: list[int], count: int) -> float:
+            return read(texts, count) * max(1, int(self._length_I[texts].max()) / _QUERIES)
+
+        alike: list[list[int]] = []
+        kinds_I2 = np.ceil(np.log2([self._length_I, self._end_I])).T
+        for kind in np.unique(kinds_I2, axis=0):
+            texts = np.flatnonzero((kinds_I2 == kind).all(axis=1)).tolist()
+            before = alike[-1] if alike else []
+            apart = own + sum(cost(one, len(one)) for one in (before, texts) if one)
+            if before and cost(before + texts, len(before + texts)) < apart:
+                texts = alike.pop() + texts
+            alike.append(texts)
+        found: list[tuple[list[int], bool]] = []
+        for texts in alike:
+            between = cost(texts, int(np.ptp(self._slot_I[texts])) + 1) + own  # all slots from first to last
+            copied = cost(texts, len(texts)) + 2 * read(texts, len(texts)) + 3 * own
+            if len(texts) > 1 and min(between, copied) < sum(cost([one], 1) + own for one in texts):
+                found.append((sorted(texts), copied < between))
+            else:
+                found += [([one], False) for one in texts]
+        return found
+
+    def _index(self, numbers: np.ndarray) -> slice | Tensor:
+        """What takes these of an axis, without copying it where they are neighbours."""
+        if (np.diff(numbers) == 1).all():
+            return slice(int(numbers[0]), int(numbers[-1]) + 1)
+        return sent(numbers, self._device)
 
 
 def attention_to_slots(

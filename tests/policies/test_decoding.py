@@ -130,6 +130,7 @@ class Reader:
         self.at_work = []
 
     def memory(self, text):
+        self.cache.make_room(0)  # what was to be copied is
         keys, _ = self.cache.slots.of_layer(0, self.states)
         return keys[text.slot, 0, : text.read, 0].long().tolist()
 
@@ -148,6 +149,7 @@ class Reader:
 
     def read(self, text, count):
         """The next tokens of a text."""
+        self.cache.make_room(0)
         keys, _ = self.cache.slots.of_layer(0, self.states)
         end = min(len(text.ids), text.read + count)
         keys[text.slot, 0, text.read : end, 0] = torch.tensor(list(text.ids[text.read : end])).float()

@@ -283,6 +283,35 @@ def test_new_weights_and_other_adapters_change_the_weights(llama):
         assert (number, state.changed(), state.changed()) == (number, True, False)
 
 
+ODD_LAYOUTS = {  # lengths of prompts, and tokens that are written after each
+    "one text": ([7], 5),
+    "one token": ([1], 3),
+    "prompts of one token": ([1] * 9, 4),
+    "512 texts": ([1 + number % 5 for number in range(512)], 2),
+    "one long prompt beside short ones": ([90, *[3] * 20], 6),
+    "each of another length": ([*range(1, 33)], 9),
+    "longer than a window, by one, and shorter": ([4, 5, 6, 11, 40], 12),
+}
+
+
+@pytest.mark.parametrize("layout", ODD_LAYOUTS)
+@pytest.mark.parametrize("window", [None, 5])
+@pytest.mark.parametrize("call_bytes", [0, 3000, 10**9])  # text by text; some together; all in one call
+def test_odd_layouts_are_computed_as_text_by_text(monkeypatch, layout, window, call_bytes):
+    monkeypatch.setattr(slots, "_CALL_BYTES", call_bytes)
+    torch.manual_seed(0)
+    shape = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    config = MistralConfig(vocab_size=300, num_key_value_heads=2, sliding_window=window, **shape)
+    model, (lengths, new) = MistralForCausalLM(config).eval(), ODD_LAYOUTS[layout]
+    draw, engine = random.Random(0), Engine(model, (), max_rows=512)
+    asked = [Request(words(draw, length), new, 1.0, seed) for seed, length in enumerate(lengths)]
+    for request, one in list(zip(asked, written(engine, asked), strict=True))[:: 1 + len(asked) // 40]:
+        logits_TV = model(torch.tensor([[*request.prompt_ids, *one.token_ids]])).logits[0]
+        told = logits_TV.log_softmax(-1)[len(request.prompt_ids) - 1 : -1]
+        expected = told.gather(1, torch.tensor(one.token_ids)[:, None])[:, 0].tolist()
+        assert one.logprobs == pytest.approx(expected, abs=1e-4)
+
+
 @pytest.mark.parametrize("call_bytes", [0, 10**9])
 def test_sliding_windows(monkeypatch, call_bytes):
     monkeypatch.setattr(slots, "_CALL_BYTES", call_bytes)
