@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
@@ -31,6 +32,8 @@ _QUERIES = 16
 """Queries of a text that are computed in the time in which its keys and values are read."""
 _ALIGNED = 16
 """Places of which a call is shown a multiple: otherwise CUDA's kernels copy every mask."""
+
+Ints = NDArray[np.int64]
 
 _HARMLESS = {"is_causal", "position_ids", "position_embeddings", "use_cache", "cache_position"}
 _HARMLESS |= {"output_attentions", "output_router_logits"}
@@ -162,69 +165,79 @@ class Reading:
         """All calls, and where in what they find each token's result is."""
         first_I = np.maximum(0, self._begin_I + 1 - window)
         calls, start, found_N = list[_Call](), 0, np.empty(len(self._slot_N), dtype=np.int64)
+
+        def mask(place_Ln: Ints, first: int, end: int) -> Tensor:
+            places_T = torch.arange(first, end, device=self._device)
+            behind_LnT = sent(place_Ln, self._device)[..., None] - places_T
+            hidden_LnT = (behind_LnT < 0) | (behind_LnT >= window)
+            shown = torch.zeros(hidden_LnT.shape, dtype=dtype, device=self._device)
+            return shown.masked_fill_(hidden_LnT, -torch.inf)[:, None]
+
         for texts, copies in self._together(size, first_I):
-            slots, first, end = self._slot_I[texts], int(first_I[texts].min()), int(self._end_I[texts].max())
-            row_l = np.arange(len(texts)) if copies else slots - slots.min()
-            if len(texts) > 1:
-                first, end = first - first % _ALIGNED, min(end + -end % _ALIGNED, self._slots.places)
-            # of each row its text's first token, the place of that, and how many; one that is empty sees a place, too
-            row_L3 = np.tile([0, first, 0], (row_l.max() + 1, 1))
-            row_L3[row_l] = np.stack([self._first_I, self._begin_I, self._length_I], axis=1)[texts]
+            columns = (self._slot_I, self._first_I, self._begin_I, self._length_I, first_I, self._end_I)
+            if len(texts) == 1:
+                slot, at, begin, length, first, end = (int(one[texts[0]]) for one in columns)
+                found_N[at : at + length] = np.arange(start, start + length)
+                start += length
+                whole = length == 1 or (begin == 0 and end <= window)
+                seen = None if whole else mask(np.arange(begin, end)[None], first, end)
+                shown = slice(slot, slot + 1), slice(first, end)
+                calls.append(_Call(1, length, slice(at, at + length), *shown, seen))
+                continue
+            slot_l, at_l, begin_l, length_l, first_l, end_l = (one[texts] for one in columns)
+            slots = self._index(slot_l) if copies else slice(int(slot_l.min()), int(slot_l.max()) + 1)
+            row_l = np.arange(len(texts)) if copies else slot_l - slot_l.min()
+            first, end = int(first_l.min()) // _ALIGNED * _ALIGNED, int(end_l.max())
+            end = min(end + -end % _ALIGNED, self._slots.places)
+            row_L3 = np.tile([0, first, 0], (row_l.max() + 1, 1))  # a row without a text sees a place, too
+            row_L3[row_l] = np.stack([at_l, begin_l, length_l], axis=1)
             at_L1, begin_L1, length_L1 = row_L3.T[..., None]
-            step_n = np.arange(length_L1.max())
-            step_Ln, real_Ln = np.clip(step_n, 0, np.maximum(length_L1 - 1, 0)), step_n < length_L1
-            at_Ln, place_Ln = at_L1 + step_Ln, begin_L1 + step_Ln
+            step_n = np.arange(length_l.max())
+            step_Ln, real_Ln = np.minimum(step_n, np.maximum(length_L1 - 1, 0)), step_n < length_L1
+            at_Ln = at_L1 + step_Ln
             found_N[at_Ln[real_Ln]] = start + np.flatnonzero(real_Ln)
             start += at_Ln.size
-            mask = None
-            if len(texts) > 1 or (len(step_n) > 1 and (first > 0 or place_Ln[0, 0] > 0 or end > window)):
-                places_T = torch.arange(first, end, device=self._device)
-                behind_LnT = sent(place_Ln, self._device)[..., None] - places_T
-                hidden_LnT = (behind_LnT < 0) | (behind_LnT >= window)
-                mask = torch.zeros(hidden_LnT.shape, dtype=dtype, device=self._device)
-                mask = mask.masked_fill_(hidden_LnT, -torch.inf)[:, None]
-                if len(texts) > 1 < len(step_n):
-                    mask = mask.repeat(1, 1, groups, 1)
-            slots_L = self._index(slots) if copies else slice(int(slots.min()), int(slots.max()) + 1)
-            at = self._index(at_Ln.ravel())
-            calls.append(_Call(len(at_Ln), len(step_n), at, slots_L, slice(first, end), mask))
+            seen = mask(begin_L1 + step_Ln, first, end)
+            seen = seen.repeat(1, 1, groups, 1) if len(step_n) > 1 else seen
+            row_at = self._index(at_Ln.ravel())
+            calls.append(_Call(len(at_Ln), len(step_n), row_at, slots, slice(first, end), seen))
         return calls, self._index(found_N)
 
-    def _together(self, size: int, first_I: np.ndarray) -> list[tuple[list[int], bool]]:
+    def _together(self, size: int, first_I: Ints) -> list[tuple[list[int], bool]]:
         """The texts of each call, and whether their keys and values are copied side by side for it.
 
         A call costs the bytes of keys and values that it reads, `size` a place, more for many queries, and its
         own. Texts of about the same size are computed together where that costs less than apart.
         """
         own = _CALL_BYTES if self._device.type == "cpu" else _CALL_BYTES_ON_GPU
+        alone_I = (self._end_I - first_I) * size * np.maximum(1, self._length_I / _QUERIES) + own
 
-        def read(texts: list[int], count: int) -> int:
-            """Bytes of so many texts that are filled up to the size of some."""
-            return count * size * int(self._end_I[texts].max() - first_I[texts].min())
-
-        def cost(texts: list[int], count: int) -> float:
-            return read(texts, count) * max(1, int(self._length_I[texts].max()) / _QUERIES)
+        def cost(texts: list[int], rows: int, copies: bool = False) -> float:
+            """Of a call with so many rows that are filled up to the size of some texts."""
+            read = rows * size * int(self._end_I[texts].max() - first_I[texts].min())
+            queries = max(1, int(self._length_I[texts].max()) / _QUERIES)
+            return read * (queries + 2 * copies) + own * (1 + 2 * copies)
 
         alike: list[list[int]] = []
-        kinds_I2 = np.ceil(np.log2([self._length_I, self._end_I])).T
-        for kind in np.unique(kinds_I2, axis=0):
-            texts = np.flatnonzero((kinds_I2 == kind).all(axis=1)).tolist()
+        kind_I2 = np.ceil(np.log2([self._length_I, self._end_I])).T
+        for kind in np.unique(kind_I2, axis=0):
+            texts = np.flatnonzero((kind_I2 == kind).all(axis=1)).tolist()
             before = alike[-1] if alike else []
-            apart = own + sum(cost(one, len(one)) for one in (before, texts) if one)
-            if before and cost(before + texts, len(before + texts)) < apart:
+            both = before + texts
+            if before and cost(both, len(both)) < cost(before, len(before)) + cost(texts, len(texts)):
                 texts = alike.pop() + texts
             alike.append(texts)
         found: list[tuple[list[int], bool]] = []
         for texts in alike:
-            between = cost(texts, int(np.ptp(self._slot_I[texts])) + 1) + own  # all slots from first to last
-            copied = cost(texts, len(texts)) + 2 * read(texts, len(texts)) + 3 * own
-            if len(texts) > 1 and min(between, copied) < sum(cost([one], 1) + own for one in texts):
+            between = cost(texts, int(np.ptp(self._slot_I[texts])) + 1)  # with all slots from first to last
+            copied = cost(texts, len(texts), copies=True)
+            if len(texts) > 1 and min(between, copied) < alone_I[texts].sum():
                 found.append((sorted(texts), copied < between))
             else:
                 found += [([one], False) for one in texts]
-        return found
+        return sorted(found)
 
-    def _index(self, numbers: np.ndarray) -> slice | Tensor:
+    def _index(self, numbers: Ints) -> slice | Tensor:
         """What takes these of an axis, without copying it where they are neighbours."""
         if (np.diff(numbers) == 1).all():
             return slice(int(numbers[0]), int(numbers[-1]) + 1)
