@@ -12,7 +12,8 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -176,12 +177,17 @@ def _lora(shape: Shape) -> Any:
     )
 
 
-def published(shape: Shape, data: Data, device: str) -> Clock:
-    """The published layout: one pair at a time as two padded rows, all logits in float32."""
+def published(shape: Shape, data: Data, device: str, *, shares: bool = False) -> Clock:
+    """The published layout: one pair at a time as two padded rows, all logits in float32.
+
+    Or, where rows `shares` prefixes, by the package flash-pref, which needs flash-attn: the pairs of a turn.
+    """
     import torch
     from torch.nn.functional import logsigmoid
 
-    model = made(shape, device)
+    if shares:
+        from flash_pref import shared_prefix
+    model = made(shape, device, attention="flash_attention_2" if shares else "sdpa")
     if shape.checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
     if shape.lora_rank:
@@ -192,24 +198,34 @@ def published(shape: Shape, data: Data, device: str) -> Clock:
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=1e-5, fused=on_gpu(device))
     pairs = data.pairs(shape.vocabulary)
+    size = data.pairs_of_turn if shares else 1
+    batches = [pairs[start : start + size] for start in range(0, len(pairs), size)]
 
-    def logps(pair: Encoded) -> Any:
-        ids = torch.tensor([branch.ids for branch in pair.branches], device=device)
+    def read(some: Sequence[Encoded]) -> Any:
+        return torch.tensor([branch.ids for pair in some for branch in pair.branches], device=device)
+
+    def logps(some: Sequence[Encoded]) -> Any:
+        ids = read(some)
         with _autocast(device):
             logits = model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
         table = logits[:, :-1].float().log_softmax(-1)
-        return table.gather(2, ids[:, 1:, None])[:, pair.branches[0].prompt_length - 1 :, 0].sum(-1)
+        start = some[0].branches[0].prompt_length - 1
+        return table.gather(2, ids[:, 1:, None])[:, start:, 0].sum(-1).view(-1, 2)
 
     model.eval()
     with torch.no_grad():
-        references = [logps(pair) for pair in pairs]
+        references = [logps(some) for some in batches]
     model.train()
     clock = Clock(device)
     clock.begin()
-    for start in range(0, len(pairs), data.pairs_of_step):
-        for pair in pairs[start : start + data.pairs_of_step]:
-            ratio = logps(pair) - references[pair.index]
-            (-logsigmoid(0.1 * (ratio[0] - ratio[1])) / data.pairs_of_step).backward()
+    for number, (some, reference) in enumerate(zip(batches, references, strict=True), start=1):
+        ids = read(some)
+        mask = torch.ones_like(ids)
+        with shared_prefix(model, input_ids=ids, attention_mask=mask) if shares else nullcontext():
+            chosen, rejected = (logps(some) - reference).T
+            (-logsigmoid(0.1 * (chosen - rejected)).sum() / data.pairs_of_step).backward()
+        if number * size % data.pairs_of_step:
+            continue
         torch.nn.utils.clip_grad_norm_(trained, 1.0)
         optimizer.step()
         optimizer.zero_grad()
@@ -234,6 +250,7 @@ CONTENDERS: dict[str, Callable[[Shape, Data, str], Clock]] = {
     "TRL": lambda *all_: trl(*all_, at_once=True),
     ONE_BY_ONE: lambda *all_: trl(*all_, at_once=False),
     PUBLISHED: published,
+    "flash-pref": lambda *all_: published(*all_, shares=True),
 }
 
 

@@ -65,12 +65,13 @@ SHAPES = {
     "tiny": Shape(64, 2, 4, 2, 128, 512),
     "tiny_lora": Shape(64, 2, 4, 2, 128, 512, lora_rank=4, dtype="bfloat16", checkpointing=True),
     "small": Shape(512, 4, 8, 2, 1024, 4096),
+    "135m": Shape(576, 30, 9, 3, 1536, 49_152, tied=True),
     "1b": Shape(2048, 16, 32, 8, 8192, 128_256, tied=True, checkpointing=True),
     "1b_kept": Shape(2048, 16, 32, 8, 8192, 128_256, tied=True),
     "8b": Shape(**LLAMA_8B, lora_rank=64, dtype="bfloat16", checkpointing=True),
     "8b_all_weights": Shape(**LLAMA_8B, dtype="bfloat16", checkpointing=True),
 }
-"""1b and 8b have the shapes of Llama 3.2 1B and 3.1 8B. All weights of 8B with AdamW in float32 take 128 GB:
+"""135m, 1b and 8b have the shapes of SmolLM2, Llama 3.2 1B and 3.1 8B. All weights of 8B with AdamW in float32 take 128 GB:
 so adapters on weights in bfloat16, and where that fits (64 GB and more) everything in bfloat16."""
 
 

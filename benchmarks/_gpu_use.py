@@ -73,6 +73,22 @@ def sample(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     return rows
 
 
+def flight(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """One point of the curve of `sampling.py --in_flight`."""
+    setting = sampling.Setting(arguments.dialogues, arguments.turns)
+    side = sampling.VLLM if arguments.vllm else "kept"
+    with _model(arguments, setting) as folder:
+        row = sampling.in_flight(side, folder / "model", setting, arguments)
+    row["apart"] = row.pop("logprob_apart")  # the table of parity has a column for it
+    told = [f"{row['tokens']:,} tokens"]
+    if row["ms_a_step"] is not None:
+        told.append(f"{row['ms_a_step']:.1f} ms a step")
+    if row["checked"]:
+        told.append(f"{100 * row['same']:.0f} % of {row['checked']} dialogues as in float32 one by one")
+        told.append(f"log-probabilities within {row['apart']:.1e}")
+    return [row | {"remark": ", ".join(told)}]
+
+
 def archer(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     found = archer_update.measure(arguments)
     remark = f"a critic step of {arguments.rows} rows; a policy step: {found['actor_s']:.3f} s"

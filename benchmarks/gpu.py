@@ -35,6 +35,9 @@ from _gpu_shapes import peak_tflops
 from sweet_rl.records import replace_file
 from sweet_rl.runs import facts
 
+MOST_SECONDS = 420
+"""Of any part: a machine may be lent for minutes only."""
+
 
 @dataclass(frozen=True)
 class Part:
@@ -53,12 +56,28 @@ FULL: dict[str, Any] = {
     "more": {
         "1b, activations kept": {"shape": "1b_kept"},
         "1b, histories of 1,024 to 2,048": {"shape": "1b", "steps": 16, "shortest": 0.5},
+        "1b, histories of 128": {"shape": "1b", "history": 128},
+        "135m": {"shape": "135m"},
         "8b, all weights": {"shape": "8b_all_weights"},
     },
     "history": {"history": 4096, "response": 64, "longest": 131_072},
-    "model": {"width": 2048, "layers": 16, "queries_per_key": 4, "vocabulary": 128_256, "dtype": "bfloat16"},
+    "model": {
+        "width": 2048,
+        "inner": 8192,
+        "layers": 16,
+        "queries_per_key": 4,
+        "vocabulary": 128_256,
+        "dtype": "bfloat16",
+    },
     "ranking": {"history": 2048, "response": 64, "candidates": 16, "turns": 8, "rounds": 5},
     "sampling": {"dialogues": 64, "turns": 10, "max_batch": 64},
+    "flight": {
+        "points": (32, 64, 128, 256, 512, 1024),
+        "model": {"width": 576, "inner": 1536, "layers": 30, "queries_per_key": 3, "vocabulary": 49_152},
+        "turns": 6,
+        "checked": 4,
+        "dtype": "bfloat16",
+    },
     "archer": {"rows": 256, "draws": 5.0, "size": "small"},
     "reflect": {"rows": 4, "steps": 6, "layers": 12, "width": 768, "tuning": 120, "repeats": 2, "threads": 4},
 }
@@ -66,11 +85,28 @@ TINY: dict[str, Any] = {
     "parity": {"shape": "tiny", "history": 40, "response": 6},
     "shapes": ("tiny", "tiny_lora"),
     "dpo": {"history": 40, "response": 6, "steps": 3, "shortest": 1.0},
-    "more": {"tiny, histories of 20 to 40": {"shape": "tiny", "steps": 3, "shortest": 0.5}},
+    "more": {
+        "tiny, histories of 20 to 40": {"shape": "tiny", "steps": 3, "shortest": 0.5},
+        "tiny, histories of 8": {"shape": "tiny", "history": 8},
+    },
     "history": {"history": 32, "response": 6, "longest": 64},
-    "model": {"width": 64, "layers": 1, "queries_per_key": 1, "vocabulary": 500, "dtype": "float32"},
+    "model": {
+        "width": 64,
+        "inner": 0,
+        "layers": 1,
+        "queries_per_key": 1,
+        "vocabulary": 500,
+        "dtype": "float32",
+    },
     "ranking": {"history": 40, "response": 6, "candidates": 3, "turns": 2, "rounds": 1},
     "sampling": {"dialogues": 2, "turns": 2, "max_batch": 2},
+    "flight": {
+        "points": (2, 4),
+        "model": {"width": 64, "inner": 64, "layers": 1, "queries_per_key": 1, "vocabulary": 500},
+        "turns": 2,
+        "checked": 2,
+        "dtype": "float32",
+    },
     "archer": {"rows": 8, "draws": 0.1, "size": "tiny"},
     "reflect": {"rows": 2, "steps": 2, "layers": 1, "width": 64, "tuning": 2, "repeats": 1, "threads": 1},
 }
@@ -110,7 +146,7 @@ def _steps(of: dict[str, Any]) -> list[Part]:
         *(
             step(f"dpo {name}: {contender}", "steps", contender=contender, **more)
             for name, more in of["more"].items()
-            for contender in (OURS, FLEX, COMPILED)
+            for contender in (CONTENDERS if "history" in more else (OURS, FLEX, COMPILED))
         ),
     ]
 
@@ -119,22 +155,35 @@ def _of_others(of: dict[str, Any], vllm: str | None) -> list[Part]:
     def with_model(name: str, server: str | None) -> Part:
         work = {"ranking": "rank", "sampling": "sample"}[name]
         options = {**of["model"], **of[name], "vllm": server}
-        return Part(f"{name}: vLLM" if server else name, f"_gpu_use:{work}", options, 480)
+        return Part(f"{name}: vLLM" if server else name, f"_gpu_use:{work}", options, MOST_SECONDS)
 
     servers = [None, vllm] if vllm else [None]
     reflect = {"world": "taxi", "history": False, **of["reflect"]}
+    flight = dict(of["flight"])
+    points = flight.pop("points")
+    flight |= flight.pop("model")
     archer = {"utterance": 8.0, "threads": 0, "max_tokens_per_batch": 4096, **of["archer"]}
     return [
         *(with_model(name, server) for name in ("ranking", "sampling") for server in servers),
         *(
-            Part(f"archer: {name}", "_gpu_use:archer", {**archer, "side": side}, 480)
+            Part(
+                f"135m, {point} dialogues at once{': vLLM' if server else ''}",
+                "_gpu_use:flight",
+                {**flight, "dialogues": point, "vllm": server},
+                MOST_SECONDS,
+            )
+            for point in points
+            for server in servers
+        ),
+        *(
+            Part(f"archer: {name}", "_gpu_use:archer", {**archer, "side": side}, MOST_SECONDS)
             for name, side in (
                 ("ours", "ours"),
                 ("ours, causal critic", "causal"),
                 ("published arithmetic", "plain"),
             )
         ),
-        Part("reflect", "_gpu_use:reflect", reflect, 480),
+        Part("reflect", "_gpu_use:reflect", reflect, MOST_SECONDS),
     ]
 
 
@@ -255,6 +304,8 @@ def outcome(part: Part, arguments: argparse.Namespace) -> dict[str, Any]:
     options.peak_tflops = found["peak_tflops"]
     try:
         found["rows"] = getattr(importlib.import_module(module), function)(options)
+    except ModuleNotFoundError as error:  # peers are optional
+        found["rows"] = [{"remark": f"not installed: {error.name}"}]
     except (Exception, SystemExit) as error:
         full = any(isinstance(one, torch.OutOfMemoryError) for one in (error, error.__cause__))
         found["out_of_memory" if full else "error"] = f"{type(error).__name__}: {_first_line(error)}"

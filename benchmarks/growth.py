@@ -157,7 +157,7 @@ def _history(history: int) -> Row:
 def _dialogues(dialogues: int) -> Row:
     """Seconds for one of so many dialogues, and one pass over all that was said in one."""
     setting = sampling.Setting(dialogues)
-    options = {"width": 256, "layers": 6, "queries_per_key": 2, "vocabulary": 32_000}
+    options = {"width": 256, "inner": 0, "layers": 6, "queries_per_key": 2, "vocabulary": 32_000}
     arguments = argparse.Namespace(**options, max_batch=dialogues, device="cpu", dtype="float32")
     with tempfile.TemporaryDirectory() as name:
         folder = sampling.save_model(Path(name), arguments, setting.reply)

@@ -10,6 +10,10 @@ play the same dialogues; the same seeds must give the same tokens.
 - kept: the same, and a turn reads what is new in its dialogue. The default.
 - vLLM: a real server, its start not counted, nor its processes in tokens per CPU second. Draws other tokens.
 
+`--in_flight 32 1024` measures a curve instead: so many dialogues at once, all written together, from 32 doubled up
+to 1,024. Some of them are written one by one in float32, too: how many come out the same to the last
+token, and by how much log-probabilities differ until two part.
+
 Run: python benchmarks/sampling.py [--dialogues 64] [--turns 10] [--vllm .venv-vllm/bin/python]
 """
 
@@ -17,21 +21,25 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 import random
 import statistics
 import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
-from _measure import flags, heading, show
+from _measure import flags, heading, save, show
 from _step_pairs import SPECIAL, tokenizer_of_words
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from sweet_rl.contracts import Policy
+from sweet_rl.policies.engine import Engine
 from sweet_rl.policies.transformers import TransformersPolicy
 from sweet_rl.types import Message, Observation
 
@@ -56,7 +64,7 @@ def save_model(folder: Path, arguments: argparse.Namespace, reply: int) -> Path:
     config = LlamaConfig(
         vocab_size=words,
         hidden_size=arguments.width,
-        intermediate_size=4 * arguments.width,
+        intermediate_size=arguments.inner or 4 * arguments.width,
         num_hidden_layers=arguments.layers,
         num_attention_heads=arguments.width // 64,
         num_key_value_heads=arguments.width // 64 // arguments.queries_per_key,
@@ -81,6 +89,7 @@ def policy_of(side: str, folder: Path, setting: Setting, arguments: argparse.Nam
         cache_gib=8.0 if side == "kept" else 0.0,
         continuous=side != "batches",
         device=arguments.device,
+        dtype=arguments.dtype,
     )
 
 
@@ -108,6 +117,7 @@ class Played:
     wall_s: float
     cpu_s: float
     replies: list[tuple[int, ...]]
+    logprobs: list[tuple[float, ...]]
 
     @property
     def tokens(self) -> int:
@@ -117,7 +127,7 @@ class Played:
 async def play(side: str, folder: Path, setting: Setting, arguments: argparse.Namespace) -> Played:
     policy = await agent_of(side, folder, setting, arguments)
 
-    async def dialogue(number: int) -> list[tuple[int, ...]]:
+    async def dialogue(number: int) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
         messages: tuple[Message, ...] = ()
         written = []
         for turn in range(setting.turns):
@@ -125,14 +135,78 @@ async def play(side: str, folder: Path, setting: Setting, arguments: argparse.Na
             messages = (*messages, Message("user", said))
             completion = (await policy.act(Observation("task", messages, number))).completion
             messages = (*messages, Message("assistant", completion.text))
-            written.append(completion.token_ids or ())
+            written.append((completion.token_ids or (), completion.logprobs or ()))
         return written
 
     wall_s, cpu_s = time.perf_counter(), time.process_time()
     played = await asyncio.gather(*map(dialogue, range(setting.dialogues)))
     wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
     await policy.close()
-    return Played(wall_s, cpu_s, [ids for written in played for ids in written])
+    replies, logprobs = zip(*(turn for written in played for turn in written), strict=True)
+    return Played(wall_s, cpu_s, list(replies), list(logprobs))
+
+
+def in_flight(side: str, folder: Path, setting: Setting, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Dialogues that are all written at once, and the first of them in float32 one by one."""
+    steps: list[float] = []
+    step = Engine.step
+
+    def timed(engine: Engine) -> Any:
+        began = time.perf_counter()
+        found = step(engine)
+        steps.append(time.perf_counter() - began)
+        return found
+
+    at_once = argparse.Namespace(**{**vars(arguments), "max_batch": setting.dialogues})
+    Engine.step = timed  # type: ignore[method-assign]
+    try:
+        played = asyncio.run(play(side, folder, setting, at_once))
+    finally:
+        Engine.step = step  # type: ignore[method-assign]
+    found: dict[str, Any] = {"in_flight": setting.dialogues, "s": played.wall_s, "tokens": played.tokens}
+    found |= {"tokens_s": played.tokens / played.wall_s, "ms_a_step": None}
+    if steps:  # vLLM's are its own
+        found["ms_a_step"] = 1000 * statistics.median(steps)
+    if side == VLLM:  # it draws other tokens
+        return found | {"checked": 0, "same": None, "logprob_apart": None}
+    checked = min(arguments.checked, setting.dialogues)
+    alone = argparse.Namespace(**{**vars(arguments), "max_batch": 1, "dtype": "float32"})
+    exact = asyncio.run(play("kept", folder, replace(setting, dialogues=checked), alone))
+    same, apart = 0, 0.0
+    for first in range(0, checked * setting.turns, setting.turns):
+        turns = slice(first, first + setting.turns)
+        pairs = [
+            list(zip(sum(one.replies[turns], ()), sum(one.logprobs[turns], ()), strict=True))
+            for one in (played, exact)
+        ]
+        same += played.replies[turns] == exact.replies[turns]
+        for (token, logprob), (other, expected) in zip(*pairs, strict=False):
+            if token != other:
+                break
+            apart = max(apart, abs(logprob - expected))
+    return found | {"checked": checked, "same": same / checked, "logprob_apart": apart}
+
+
+def curve(setting: Setting, arguments: argparse.Namespace) -> None:
+    """Rows as they come, to the screen and to `--output`."""
+    (count, most), rows = arguments.in_flight, list[dict[str, Any]]()
+    sides = ["kept", *([VLLM] if arguments.vllm else [])]
+
+    def measured() -> Iterator[list[str]]:
+        with tempfile.TemporaryDirectory() as name:
+            folder = save_model(Path(name), arguments, setting.reply)
+            points = itertools.takewhile(lambda n: n <= most, (count * 2**n for n in itertools.count()))
+            for point, side in itertools.product(points, sides):
+                row = in_flight(side, folder, replace(setting, dialogues=point), arguments)
+                rows.append({"side": side} | row)
+                save(arguments.output, setting=vars(setting), curve=rows)
+                ms, same, apart = (row[key] for key in ("ms_a_step", "same", "logprob_apart"))
+                shown = [f"{point}", side, f"{row['tokens_s']:,.0f}", "" if ms is None else f"{ms:.1f}"]
+                shown.append("" if same is None else f"{100 * same:.0f} % of {row['checked']}")
+                yield [*shown, "" if apart is None else f"{apart:.1e}"]
+
+    heads = ("dialogues at once", "side", "tokens/s", "ms a step", "the same in float32 one by one")
+    show((*heads, "log-probabilities differ by"), measured())
 
 
 def measure(setting: Setting, arguments: argparse.Namespace) -> None:
@@ -174,6 +248,10 @@ def main() -> None:
         threads=torch.get_num_threads(),
         sides=list(SIDES),
         vllm=None,
+        inner=0,
+        in_flight=[0, 0],
+        checked=4,
+        output=None,
     )
     torch.set_num_threads(arguments.threads)
     setting = Setting(**{name: getattr(arguments, name) for name in vars(Setting())})
@@ -181,7 +259,7 @@ def main() -> None:
         f"{heading()}\nwidth {arguments.width}, {arguments.layers} layers, vocabulary {arguments.vocabulary}, "
         f"{arguments.threads} threads, at most {arguments.max_batch} rows, median of {arguments.rounds}\n\n{setting}"
     )
-    measure(setting, arguments)
+    (curve if arguments.in_flight[0] else measure)(setting, arguments)
 
 
 if __name__ == "__main__":

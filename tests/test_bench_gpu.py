@@ -38,6 +38,8 @@ def asked(folder, **changes):
         "history tiny: ours",
         "ranking",
         "sampling",
+        "135m, 2 dialogues at once",
+        "dpo tiny_lora: flash-pref",
         "archer: ours",
         "reflect",
     ],
@@ -62,6 +64,11 @@ def test_a_part_finds_numbers(bench, tmp_path, name):
         if name.startswith("parity"):
             assert row["logprob_apart"] < (1e-5 if "float32" in name else 1e-2)
             assert row.get("gradient_apart", 0) < (1e-4 if "float32" in name else 0.1)
+        if "same" in row:
+            assert (row["same"], row["ms_a_step"] > 0) == (1, True)
+            assert row["apart"] < 1e-4
+        if row.get("remark") == "not installed: flash_pref":
+            continue
         if name.startswith("dpo"):
             assert row["mfu"] > 0
             assert row["distinct_tokens_s"] < row["tokens_s"] / 3
