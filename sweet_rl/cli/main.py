@@ -45,9 +45,10 @@ COMMANDS = {
     "export_credit": "integrations.export: Write dialogues as sampled tokens with the credit of each turn, for TRL and verl.",
     "picture_pairs": "commands.generate_random_pairs_from_ranks: Show the hidden page's picture in pairs of "
     "page dialogues, for a vision critic.",
-    "credit": "commands.rank_best_of_n: Score every turn of finished dialogues by a critic, with and without the hidden solution.",
     "credit measure": "credit.commands: Measure what each turn was worth: play on from before and after it.",
+    "credit score": "credit.commands: Score every turn, or candidates for it, by a critic and other methods of credit assignment.",
     "credit compare": "credit.commands: Hold the scores of methods against what turns were worth.",
+    "credit check": "credit.commands: Check a trainer's rows: masks, spans of turns, advantages, returns.",
     "run_bc": "commands.run_bc: Make the starting policy for online learning: it imitates demonstrations.",
     "run_archer": "commands.run_archer: Train a policy online, with ArCHer or another method: it plays and learns from its games.",
     "show_tokens": "commands.train: Show which tokens of a file training would learn.",
@@ -127,7 +128,7 @@ def main() -> None:
     two = " ".join(arguments[:2]).replace("-", "_")
     known = COMMANDS if arguments[0].replace("-", "_") in COMMANDS or two in COMMANDS else stages()
     groups = {name.partition(" ")[0] for name in known if " " in name}
-    words = 2 if two in known or (arguments[0] in groups and arguments[0] not in known) else 1
+    words = 2 if arguments[0] in groups else 1
     if words == 2 and (len(arguments) == 1 or arguments[1] in {"-h", "--help", "help"}):
         print(_overview(arguments[0]))
         sys.exit(0)

@@ -1,4 +1,4 @@
-"""The critic's scores: stage 5 of the pipeline, of sampled candidates, and of every turn of a trajectory file.
+"""The critic's scores of sampled candidates: stage 5 of the pipeline.
 
 Published behaviour: docs/published/sweet_rl.md#ranking.
 """
@@ -10,9 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
-from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal
 
 from sweet_rl import tracking
@@ -23,40 +21,10 @@ from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.concurrency import for_each
 from sweet_rl.errors import DataError, UsageError, missing_package
 from sweet_rl.flags import REQUIRED, flag, group
-from sweet_rl.flags.models import (
-    IN_PROCESS,
-    SERVED,
-    VLLM,
-    Advantage,
-    BaseUrl,
-    Critic,
-    Placement,
-    Requests,
-    Tokenizer,
-    WithoutHidden,
-)
-from sweet_rl.flags.shared import (
-    Compatible,
-    Continuing,
-    Files,
-    ModelFanOut,
-    Quiet,
-    Resumable,
-    SavedPath,
-    SaveSteps,
-)
+from sweet_rl.flags.models import IN_PROCESS, SERVED, VLLM, Advantage, BaseUrl, Placement, Requests, Tokenizer
+from sweet_rl.flags.shared import Compatible, Files, ModelFanOut, Resumable, SaveSteps
 from sweet_rl.preferences.candidates import Candidates, candidates_from_rows, write_turns
-from sweet_rl.preferences.credit import (
-    WAYS,
-    WHY,
-    check_reference,
-    credited,
-    facts_of,
-    own_turns,
-    summary,
-    turn_digest,
-)
-from sweet_rl.preferences.pairs import key_fields, twice
+from sweet_rl.preferences.pairs import key_fields
 from sweet_rl.preferences.ranking import (
     SWAPPED,
     Model,
@@ -68,8 +36,7 @@ from sweet_rl.preferences.ranking import (
     said_of_scores,
     with_others_solutions,
 )
-from sweet_rl.records import Journal, read_rows, trajectories_from_rows
-from sweet_rl.runs.facts import trained_from
+from sweet_rl.records import Journal, read_rows
 from sweet_rl.types import Json
 
 
@@ -332,86 +299,3 @@ async def score_rows(
         [None if a is None or b is None else a - b for a, b in zip(ours, theirs, strict=True)]
         for ours, theirs in zip(critics, references, strict=True)
     ]
-
-
-@group("Scores")
-class CreditFlags(SavedPath, Critic, Advantage, WithoutHidden, Tokenizer, SaveSteps, Continuing, Quiet):
-    output_path: str | None = flag(
-        None,
-        ".jsonl file to which scores are appended; default STEM.credit.CRITIC.jsonl beside the input file.",
-    )
-    hidden: bool = flag(False, "score only with the hidden solution.")
-
-
-@recorded("credit", reads=("saved_path", "critic", "reference_model", "tokenizer"), prices=True)
-@stage(
-    "saved_path",
-    defaults={"critic": REQUIRED, "save_steps": 256, "request_timeout_s": 600.0},
-    helps={
-        "critic": "critic: a checkpoint folder, a hub name, smollm2, embedded, or its name on the server.",
-        "reference_model": "reference model that the critic is compared with; default: the model it was "
-        "trained from (recorded in its folder), or else the log-probabilities that the "
-        "sampler recorded.",
-        "saved_path": "trajectory file; it is not changed.",
-        "save_steps": "turns that are scored and saved together; a killed run loses at most this many.",
-        "without_hidden": "score only without the hidden solution. Default, or with both flags: both scores.",
-    },
-    narrow={"save_steps": {"at_least": 1}},
-    only={"base_url": SERVED, "api_key_var": SERVED},
-    facets=facets,
-)
-def credit(flags: CreditFlags, scorers: ScorerFlags, /) -> None:
-    """Score every turn of finished dialogues by a critic, with and without the hidden solution.
-
-    A score is the critic's mean log-probability of the turn's tokens minus the reference's. The reference is
-    the model that the critic was trained from, as recorded in its folder; without a record, what the sampler
-    recorded. A critic with a regression head gives its value. The scores go into a separate file, which names
-    the critic; `sweet-rl view` shows them beside the dialogue. Nothing is played again.
-
-    The smallest run: sweet-rl credit trajectories.jsonl --critic path/to/critic
-    """
-    key_in(scorers.api_key_var)
-    name = str(flags.critic)
-    if flags.reference_model is None and (base := trained_from(name)):
-        flags = replace(flags, reference_model=base)
-        tracking.reads("reference_model", base)
-    numbered = list(read_rows(flags.saved_path))
-    lines: dict[tuple[str, int], int] = {}
-    turns: list[Candidates] = []
-    trajectories = trajectories_from_rows(numbered, path=flags.saved_path)
-    for (line, _), trajectory in zip(numbered, trajectories, strict=True):
-        if (first := lines.setdefault(trajectory.key, line)) != line:
-            raise twice(flags.saved_path, line, "task_id, sample_index", trajectory.key, first)
-        turns += own_turns(trajectory)
-    if not turns:
-        raise UsageError(
-            f"{flags.saved_path!r} holds no agent turns. Make trajectories with sweet-rl simulate_interactions."
-        )
-    ways = tuple(way for way in WAYS if getattr(flags, way)) or WAYS
-    settings = facts_of(name, flags.reference_model, flags.advantage) | {way: way in ways for way in WAYS}
-    called = Path(name).resolve().name if Path(name).is_dir() else name.replace("/", "_")
-    saved = Path(flags.saved_path)
-    output = Path(flags.output_path or saved.with_name(f"{saved.stem}.credit.{called}.jsonl"))
-
-    async def score(todo: list[Candidates], journal: Journal, bar: Bar, _: None) -> None:
-        async with scorers_of(name, flags.reference_model, scorers) as opened:
-            critic, reference = models_of(opened, name, flags.reference_model, flags.tokenizer)
-            check_reference(todo, critic, reference)
-            for start in range(0, len(todo), flags.save_steps):
-                window = todo[start : start + flags.save_steps]
-                found = await credited(window, critic, reference, ways, advantage=flags.advantage)
-                more = {"critic": flags.critic, "credit": settings}
-                journal.append([one.as_row() | more for one in found])
-                bar.update(len(window))
-
-    digests = {turn.key: turn_digest(turn.prompt, turn.candidates[0].text) for turn in turns}
-    more: dict[str, Any] = {"noun": "turns", "digests": digests}
-    write_turns(output, flags, turns, settings, score, field="credit", quiet=flags.quiet, **more)
-    print(f"{len(turns)} turns with the critic's scores are in {output}.")
-    print(f"The critic is compared with {flags.reference_model or 'what the sampler recorded'}.")
-    words = {"hidden": "With the hidden solution", "without_hidden": "Without it"}
-    for way, scores in summary([row for _, row in read_rows(output)]).items():
-        mean = "" if scores["mean"] is None else f", mean {scores['mean']:+.3f}"
-        print(f"{words[way]}: {scores['scores']} scores{mean}.")
-        for reason, missing in scores["missing"].items():
-            print(f"  {missing} have none: {WHY[reason]}.")

@@ -151,7 +151,7 @@ def view(flags: ShowFlags, drawing: DrawingFlags, /, *paths: str) -> None:
     """Look at files and folders of runs in a browser: dialogues, candidates, pairs, metrics, reports, records.
 
     Several runs are shown side by side, with the tasks that only one of them solves; dialogues show the
-    critic's score of every turn if `sweet-rl credit` has written them. A hidden index is kept beside each
+    critic's score of every turn if `sweet-rl credit score` has written them. A hidden index is kept beside each
     file, so that a large file opens quickly the second time. The page is served until you press Ctrl-C, to
     this machine only and only at the printed address; or use --export to write everything into one page.
     Press ? in the page for its keys.

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections import Counter
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal
 
 from sweet_rl import tracking
 from sweet_rl.cli.parse import Facets
 from sweet_rl.cli.progress import Bar, judge_failed
+from sweet_rl.cli.servers import key_in
 from sweet_rl.cli.stage import built, given_flags, recorded, stage
+from sweet_rl.commands.rank_best_of_n import ScorerFlags, facets
 from sweet_rl.commands.simulate_interactions import simulate_interactions
-from sweet_rl.errors import UsageError
-from sweet_rl.flags import REQUIRED, flag, flags_of, group, shared
+from sweet_rl.errors import DataError, UsageError, no_such
+from sweet_rl.flags import REQUIRED, flag, flags_of, group, listed, shared
+from sweet_rl.flags.models import SERVED, Advantage, Critic, Tokenizer, WithoutHidden
+from sweet_rl.flags.shared import Continuing, Quiet, SavedPath, SaveSteps
 from sweet_rl.players import ANSWERED, OWN, HumanFlags, PlayerFlags
 from sweet_rl.players.cast import Cast
 from sweet_rl.preferences.candidates import Candidates, candidates_from_rows, write_turns
@@ -21,7 +30,7 @@ from sweet_rl.preferences.credit import own_turns, turn_digest
 from sweet_rl.preferences.pairs import key_of, twice
 from sweet_rl.records import Journal, read_rows, replace_file, trajectories_from_rows
 from sweet_rl.runs import check_settings, new_file
-from sweet_rl.runs.facts import identity_of, maker_of, now
+from sweet_rl.runs.facts import identity_of, maker_of, now, trained_from
 from sweet_rl.types import Json, Trajectory
 from sweet_rl.worlds import Options, World, options_of, world_of
 
@@ -244,3 +253,184 @@ def compare(flags: ComparingFlags, /, *paths: str) -> None:
             tracking.writes(place)
             replace_file(place, [text.encode("utf-8", "replace")])
         print(f"\nThe page is {page}, its numbers are in {page.with_suffix('.json')}.")
+
+
+@group("Scores")
+class ScoreFlags(SavedPath, Critic, Advantage, WithoutHidden, Tokenizer, SaveSteps, Continuing, Quiet):
+    methods: str | None = flag(
+        None,
+        "methods, separated by commas, or all: outcome, grpo, mt_grpo, mt_grpo_biased, gigpo (rewards of repeats); trace, infopo, privileged, "
+        "privileged_other (--agent); sweet, sweet_paper, blind (--critic); archer (--archer_run); judge; oracle (--oracle_of). "
+        "Default: the critic, with and without the hidden solution.",
+    )
+    output_path: str | None = flag(
+        None, "file for scores; default STEM.credit.NAME.jsonl, NAME the critic's."
+    )
+    hidden: bool = flag(False, "without --methods: score only with the hidden solution.")
+    blind_critic: str | None = flag(None, "critic of the method blind, trained without solutions.")
+    agent: str | None = flag(None, "policy for trace, infopo and privileged, before it was trained.")
+    archer_run: str | None = flag(None, "folder of run_archer for the method archer; its newest checkpoint.")
+    judge: str | None = flag(None, "name of the chat model for the method judge, behind --judge_base_url.")
+    judge_base_url: str | None = flag(None, "base URL of the judge's server, like https://host/v1.")
+    oracle_of: str | None = flag(None, "world whose oracle judges turns, for the method oracle.")
+    gamma: float = flag(1.0, "discount of rewards in mt_grpo and gigpo.", at_least=0, at_most=1, shown="all")
+
+
+def _score_facets(flags: Mapping[str, Any]) -> Facets:
+    return {**facets(flags), **({"asked": {"server"}} if flags["judge"] else {})}
+
+
+@recorded(
+    "credit score",
+    reads=("saved_path", "critic", "reference_model", "blind_critic", "agent", "archer_run", "tokenizer"),
+    prices=True,
+)
+@stage(
+    "saved_path",
+    defaults={"save_steps": 256, "request_timeout_s": 600.0},
+    helps={
+        "critic": "critic: a checkpoint folder, a hub name, smollm2, embedded, or its name on the server.",
+        "reference_model": "reference model that the critic is compared with; default: the model it was "
+        "trained from (recorded in its folder), or else the log-probabilities that the "
+        "sampler recorded.",
+        "saved_path": "trajectory file, or sampled candidates of sweet-rl sample_best_of_n; it is not changed.",
+        "save_steps": "turns that are scored and saved together; a killed run loses at most this many.",
+        "without_hidden": "without --methods: score only without the hidden solution. Default, or with both flags: both scores.",
+    },
+    narrow={"save_steps": {"at_least": 1}},
+    only={"base_url": SERVED, "api_key_var": None},
+    facets=_score_facets,
+)
+def score(flags: ScoreFlags, scorers: ScorerFlags, /) -> None:
+    """Score every turn of finished dialogues, or every candidate of a turn, by methods of credit assignment.
+
+    The scores of all methods are in one row for each turn, in a separate file; `sweet-rl view` shows a critic's
+    beside the dialogue. A missing number has a reason. Nothing is played again. docs/credit.md lists the methods.
+
+    The smallest run: sweet-rl credit score trajectories.jsonl --critic path/to/critic
+    """
+    from sweet_rl.credit import methods as ours
+
+    key_in(scorers.api_key_var)
+    if flags.critic is not None and flags.reference_model is None and (base := trained_from(flags.critic)):
+        flags = replace(flags, reference_model=base)
+        tracking.reads("reference_model", base)
+    methods = _methods(flags)
+    numbered = list(read_rows(flags.saved_path))
+    known: dict[Any, Any] = {}
+    if numbered and "additional_outputs" in numbered[0][1]:
+        rows = candidates_from_rows(numbered, path=flags.saved_path)
+        asked = [ours.Asked(row, tuple(row.before), taken=False) for row in rows if row.candidates]
+    else:
+        lines: dict[tuple[str, int], int] = {}
+        trajectories = trajectories_from_rows(numbered, path=flags.saved_path)
+        for (line, _), trajectory in zip(numbered, trajectories, strict=True):
+            if (first := lines.setdefault(trajectory.key, line)) != line:
+                raise twice(flags.saved_path, line, "task_id, sample_index", trajectory.key, first)
+        asked = [one for trajectory in trajectories for one in ours.asked_of(trajectory)]
+        grouped = [name for name in methods if name in ours.GROUPED]
+        known = ours.grouped_scores(trajectories, grouped, flags.gamma)
+    if not asked:
+        repair = "Make trajectories with sweet-rl simulate_interactions."
+        raise UsageError(f"{flags.saved_path!r} holds no agent turns. {repair}")
+    models = {"critic": flags.critic, "reference": flags.reference_model, "agent": flags.agent}
+    models["blind"] = flags.blind_critic or flags.critic
+    settings: dict[str, Json] = {"methods": methods, "advantage": flags.advantage, "gamma": flags.gamma}
+    settings |= {role: None if name is None else identity_of(name) for role, name in models.items()}
+    settings |= {name: getattr(flags, name) for name in ("archer_run", "judge", "oracle_of")}
+    called = next((str(name) for name in (flags.critic, flags.agent, flags.judge) if name), "+".join(methods))
+    called = Path(called).resolve().name if Path(called).is_dir() else called.replace("/", "_")
+    saved = Path(flags.saved_path)
+    output = Path(flags.output_path or saved.with_name(f"{saved.stem}.credit.{called}.jsonl"))
+    by_key, turns = {one.turn.key: one for one in asked}, [one.turn for one in asked]
+
+    async def work(todo: list[Any], journal: Journal, bar: Bar, _: None) -> None:
+        async with AsyncExitStack() as stack:
+            desk = await ours.Desk.open(models, flags, scorers, turns, stack)
+            for start in range(0, len(todo), flags.save_steps):
+                window = [by_key[turn.key] for turn in todo[start : start + flags.save_steps]]
+                made = await ours.score_window(window, methods, desk, known)
+                journal.append([row | {"critic": flags.critic, "credit": settings} for row in made])
+                bar.update(len(window))
+
+    digests = {turn.key: ours.digest_of(turn) for turn in turns}
+    how: dict[str, Any] = {"field": "credit", "quiet": flags.quiet, "noun": "turns", "digests": digests}
+    write_turns(output, flags, turns, settings, work, **how)
+    print(f"{len(turns)} turns with scores are in {output}.")
+    if set(methods) & {"sweet", "sweet_paper", "blind"}:
+        print(f"The critic is compared with {flags.reference_model or 'what the sampler recorded'}.")
+    made = [row for _, row in read_rows(output)]
+    for name in methods:
+        each = [own if isinstance(own := row["scores"][name], list) else [own] for row in made]
+        numbers = [value for own in each for value in own if value is not None]
+        mean = f", mean {fmean(numbers):+.3f}" if numbers else ""
+        print(f"{name}: {len(numbers)} scores{mean}; {sum(row['cost'][name] for row in made):,} tokens read.")
+        for why, count in sorted(Counter(row["why"][name] for row in made if name in row["why"]).items()):
+            print(f"  {count} have none: {ours.WHY[why]}.")
+
+
+def _methods(flags: ScoreFlags) -> list[str]:
+    """The methods that are asked for; UsageError where one needs a flag."""
+    from sweet_rl.credit.methods import GROUPED, READING
+
+    needs = dict.fromkeys(GROUPED, ()) | {name: method.flags for name, method in READING.items()}
+    usual = [] if flags.without_hidden and not flags.hidden else ["sweet"]
+    usual = ["sweet_paper" for _ in usual] if flags.advantage == "paper" else usual
+    usual += [] if flags.hidden and not flags.without_hidden else ["blind"]
+    named, found = usual if flags.methods is None else listed(flags.methods), list[str]()
+    for name in needs if flags.methods == "all" else dict.fromkeys(named):
+        if name not in needs:
+            raise no_such("method", name, needs)
+        if not (missing := [flag for flag in needs[name] if not getattr(flags, flag)]):
+            found.append(name)
+        elif flags.methods == "all":
+            print(f"{name} is left out: it needs --{missing[0]}.")
+        else:
+            raise UsageError(f"The method {name} needs --{missing[0]}; outcome and gigpo need no model.")
+    return found
+
+
+@group("Checking")
+class CheckFlags(Tokenizer):
+    rows_path: str = flag(REQUIRED, "rows of a trainer: .jsonl, .json or .parquet.")
+    trajectories: str | None = flag(None, "file that the rows were made of: turns must have its tokens.")
+    advantages: Literal["auto", "credit", "outcome", "turns", "other"] = flag(
+        "auto",
+        "how advantages come about: credit (a turn's credit less its group's baseline), outcome (one number for all turns "
+        "of an episode), turns (return from the turn on less a baseline), other, or auto: by the columns.",
+    )
+    gamma: float = flag(1.0, "discount of later rewards.", at_least=0, at_most=1, shown="all")
+
+
+@stage(
+    "rows_path",
+    helps={"tokenizer": "folder or name of the tokenizer of the rows: what ends and begins a turn."},
+)
+def check(flags: CheckFlags, /) -> None:
+    """Check a trainer's rows: is what the agent said trained, and nothing else, by the right advantages?
+
+    Reads rows of TRL, verl, OpenRLHF, SkyRL and verifiers, and of sweet-rl export_credit, by their columns
+    (docs/credit.md). Each finding says what, where, and how to repair it; with any, the exit status is 1.
+
+    The smallest run: sweet-rl credit check rows.jsonl
+    """
+    from sweet_rl.chat import load_tokenizer
+    from sweet_rl.credit.check import findings_of, read_row
+    from sweet_rl.preferences.ranking import encoding_by
+    from sweet_rl.records import load_trajectories
+    from sweet_rl.records.tables import rows_of
+
+    numbered = rows_of(flags.rows_path, most=sys.maxsize)[0]
+    rows = [row for line, one in numbered for row in read_row(line, one, flags.rows_path)]
+    known: dict[str, Any] = {"gamma": flags.gamma}
+    if flags.tokenizer is not None:
+        tokenizer = load_tokenizer(flags.tokenizer)
+        known |= {"ends": encoding_by(tokenizer).end_ids, "special": frozenset(tokenizer.all_special_ids)}
+    if flags.trajectories is not None:
+        known["said"] = {one.key: one for one in load_trajectories(flags.trajectories)}
+    found = findings_of(rows, flags.advantages, **known)
+    for line, text in found:
+        print(f"{flags.rows_path}, line {line}: {text}.")
+    if found:
+        raise DataError(f"{len(found)} findings in {len(rows)} rows", path=flags.rows_path)
+    print(f"{len(rows)} rows with {sum(len(row.turns) for row in rows)} turns: nothing was found.")

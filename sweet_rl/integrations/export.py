@@ -102,7 +102,7 @@ class ExportFlags(InputPath, OutputPath, Overwriting):
         "from such a log, document or folder.",
     )
     credit: str | None = flag(
-        None, "with --to atif: file of `sweet-rl credit` whose scores are written into the turns."
+        None, "with --to atif: file of `sweet-rl credit score` whose scores are written into the turns."
     )
 
     def check_together(self) -> None:
@@ -187,7 +187,7 @@ def _logs() -> Any:
 
 @group("The data set")
 class ExportCreditFlags(SavedPath, OutputPath, WithoutHidden, Tokenizer, Overwriting):
-    credit_path: str = flag(REQUIRED, "scores that sweet-rl credit wrote for this file.")
+    credit_path: str = flag(REQUIRED, "scores that sweet-rl credit score wrote for this file.")
 
     def check_together(self) -> None:
         """Whether the output can be written."""

@@ -161,7 +161,7 @@ def _ours(one: Mapping[str, Any], path: Path) -> Message:
 OURS = "sweet_rl"
 """Where `extra` of a step or a document has what the format has no place for."""
 CREDIT = "turn_credit"
-"""A row's column with the credit of its turns, in order: rows of a file of `sweet-rl credit`, or null."""
+"""A row's column with the credit of its turns, in order: rows of a file of `sweet-rl credit score`, or null."""
 DOCUMENT = "atif"
 """A row's column with the document that it was read from."""
 SOURCES = ("system", "user", "agent")
@@ -367,7 +367,7 @@ def credited(trajectories: Sequence[Trajectory], path: Path) -> list[Trajectory]
     """Trajectories with the scores of their turns as a column."""
     found = credit_in(path, trajectories)
     if not any(row for scored in found for row in scored):
-        repair = "Name what sweet-rl credit wrote about this trajectory file."
+        repair = "Name what sweet-rl credit score wrote about this trajectory file."
         raise DataError("has no score of any of these turns", path=path, repair=repair)
     credited_ones = []
     for one, scored in zip(trajectories, found, strict=True):

@@ -23,12 +23,11 @@ from sweet_rl.preferences.credit import (
     Dialogue,
     DialogueCritic,
     TurnCredit,
-    check_reference,
-    credited,
     facts_of,
     hidden_of,
     messages_of,
     own_turns,
+    turn_digest,
 )
 from sweet_rl.preferences.credit import View as TurnView
 from sweet_rl.preferences.pairs import margin_pairs, pair_rows, trajectory_pairs
@@ -133,7 +132,7 @@ def credit(
     device: str = "auto",
     dtype: str = "auto",
 ) -> list[list[TurnCredit]]:
-    """Score every turn of episodes by a critic; what `sweet-rl credit` does.
+    """Score every turn of episodes by a critic; what `sweet-rl credit score` does.
 
     Args:
         episodes: finished ones, of any world.
@@ -156,14 +155,18 @@ def credit(
     turns = [own_turns(episode) for episode in episodes_in(episodes, "credit")]
     every = [turn for own in turns for turn in own]
     loaded = Critic(critic, reference_model=reference_model, advantage=advantage, device=device, dtype=dtype)
-    ours = loaded.dialogue_critic
     ways = [way for way, asked in zip(WAYS, (hidden, without_hidden), strict=True) if asked]
 
-    def work() -> list[TurnCredit]:
-        check_reference(every, ours.critic, ours.reference)
-        return asyncio.run(credited(every, ours.critic, ours.reference, ways, advantage=advantage))
+    async def work() -> list[TurnCredit]:
+        compared = loaded.dialogue_critic.compared
+        views = {way: await compared(every, told=way == "hidden") for way in ways}
+        digests = [turn_digest(turn.prompt, turn.candidates[0].text) for turn in every]
+        both = enumerate(zip(every, digests, strict=True))
+        return [
+            TurnCredit(turn.key, own, **{way: views[way][at] for way in ways}) for at, (turn, own) in both
+        ]
 
-    scores = iter(in_thread(work))
+    scores = iter(in_thread(lambda: asyncio.run(work())))
     return [[next(scores) for _ in own] for own in turns]
 
 

@@ -11,16 +11,17 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from sweet_rl.chat import ChatFormat
 from sweet_rl.errors import DataError, UsageError
+from sweet_rl.preferences import ranking
 from sweet_rl.preferences.candidates import Candidate, Candidates
-from sweet_rl.preferences.pairs import TurnKey, key_fields, key_of
-from sweet_rl.preferences.ranking import Encoding, Model, reduced
+from sweet_rl.preferences.pairs import TurnKey, key_of
+from sweet_rl.preferences.ranking import Continuation, Encoding, Model
 from sweet_rl.records import message_from_row, read_rows
 from sweet_rl.runs.facts import identity_of
 from sweet_rl.types import AgentTurn, Json, Message, Trajectory, digest
@@ -66,15 +67,6 @@ class TurnCredit:
     hidden: View | None = None
     without_hidden: View | None = None
 
-    def as_row(self) -> dict[str, Json]:
-        """As a row of a credit file."""
-        row: dict[str, Json] = key_fields(self.key) | {"turn_digest": self.turn_digest}
-        for way in WAYS:
-            if (view := getattr(self, way)) is not None:
-                known = {name: value for name, value in asdict(view).items() if value not in {None, ""}}
-                row[way] = {"advantage": view.advantage} | known
-        return row
-
 
 def own_turns(trajectory: Trajectory) -> list[Candidates]:
     """Every agent turn of a trajectory, in order, each as the only candidate of its row."""
@@ -94,68 +86,81 @@ def turn_digest(prompt: str, *outputs: str) -> str:
     return digest([prompt, *outputs])
 
 
-async def credited(
-    turns: Sequence[Candidates],
-    critic: Model,
-    reference: Model | None,
-    ways: Sequence[Way] = WAYS,
-    *,
-    advantage: Advantage = "released",
-) -> list[TurnCredit]:
-    """The scores of turns, in their order.
+Value: TypeAlias = float | str
+"""A score, or the key of `WHY` that says why there is none."""
+Values: TypeAlias = list[list[Value]]
+"""One for each candidate of each turn."""
 
-    By the released advantage the reference never knows the solution; by the paper's (equation 3) it is a model
-    that knows it where the critic does.
+
+class Reader:
+    """Asks models, by their roles, about candidates of turns (a turn that was taken is the only one).
+
+    `cost` are the tokens that were read for each turn since `begin`, prompts and candidates; what was read is kept till then.
     """
-    found: dict[str, list[View]] = {}
-    for way in ways:
-        ours = await _scored(turns, critic, told=way == "hidden")
-        theirs = [turn.candidates[0].mean for turn in turns]
-        if reference is not None and not critic.scorer.has_value_head:
-            theirs = await _scored(turns, reference, told=way == "hidden" and advantage == "paper")
-        found[way] = [
-            _view(turn, one, other, value_head=critic.scorer.has_value_head)
-            for turn, one, other in zip(turns, ours, theirs, strict=True)
-        ]
-    return [
-        TurnCredit(
-            turn.key,
-            turn_digest(turn.prompt, turn.candidates[0].text),
-            **{way: views[place] for way, views in found.items()},
-        )
-        for place, turn in enumerate(turns)
-    ]
 
+    def __init__(self, models: Mapping[str, Model]) -> None:
+        self.models, self.cost = models, Counter[TurnKey]()
+        self._known = dict[tuple[str, Continuation], list[float] | None]()
 
-async def _scored(turns: Sequence[Candidates], model: Model, *, told: bool) -> list[float | None]:
-    """One score for each turn; those without a prompt are not asked about."""
-    asked, found = list[Candidates](), list[float | None]()
-    for turn in turns:
-        if (
-            turn.prompt
-        ):  # with the sampler's token ids only where they spell the turn's text in this tokenizer
-            (own,) = turn.candidates
-            is_own = own.token_ids is None or spells(own, model.encoding)
-            asked.append(replace(turn, tokenizer=model.encoding.digest) if is_own else turn)
-    values = iter(await reduced(asked, model, with_ground_truth=told))
-    for turn in turns:
-        found.append(next(values)[0] if turn.prompt else None)
-    return found
+    def begin(self) -> None:
+        """Count anew."""
+        self.cost.clear()
+        self._known.clear()
 
+    async def read(
+        self, role: str, turns: Sequence[Candidates], *, told: bool = False, total: bool = False
+    ) -> Values:
+        """Mean log-probabilities of candidates behind their prompts, or sums; the value of a regression head.
 
-def _view(turn: Candidates, critic: float | None, reference: float | None, *, value_head: bool) -> View:
-    if not turn.prompt:
-        return View(why="no_prompt")
-    if critic is None:
-        empty = not turn.candidates[0].text and not turn.candidates[0].token_ids
-        return View(why="no_tokens" if empty else "too_long")
-    if value_head:
-        return View(critic, None, critic) if math.isfinite(critic) else View(why="not_finite")
-    if not math.isfinite(critic) or not math.isfinite(reference or 0.0):
-        return View(why="not_finite")
-    if reference is None:
-        return View(critic, why="no_reference")
-    return View(critic, reference, critic - reference)
+        `told`: the hidden solution stands before the prompt. The sampler's ids are read where they spell the text.
+        """
+        model, rows, wanted = self.models[role], list[list[Continuation]](), list[list[Continuation]]()
+        for turn in turns:
+            ids = (one for one in turn.candidates if one.token_ids is not None)
+            own = turn.tokenizer is None and all(spells(one, model.encoding) for one in ids)
+            asked = replace(turn, tokenizer=model.encoding.digest) if own else turn
+            context = ranking.context_of(asked, with_ground_truth=told)
+            rows.append(ranking.candidate_tokens(asked, context, model.encoding) if turn.prompt else [])
+            wanted.append([one for one in rows[-1] if (role, one) not in self._known])
+            self.cost[turn.key] += sum(len(one.tokens) for one in wanted[-1])
+            self.cost[turn.key] += len(wanted[-1][0].context) if wanted[-1] else 0
+        scored = await ranking.logprobs_of(model.scorer, wanted, model.scorer.context_length)
+        for row, found in zip(wanted, scored, strict=True):
+            self._known.update(zip(((role, one) for one in row), found, strict=True))
+
+        def value(one: Continuation) -> Value:
+            logps = self._known[role, one]
+            if not logps:
+                return "too_long" if one.tokens else "no_tokens"
+            found = math.fsum(logps) / (1 if total else len(logps))
+            return found if math.isfinite(found) else "not_finite"
+
+        both = zip(turns, rows, strict=True)
+        return [[*map(value, row)] if row else ["no_prompt" for _ in turn.candidates] for turn, row in both]
+
+    async def compared(
+        self, turns: Sequence[Candidates], *, told: bool, paper: bool = False, role: str = "critic"
+    ) -> list[list[View]]:
+        """What a critic says of candidates beside the reference, or beside the sampler where there is none.
+
+        By the released advantage the reference never knows the solution; by the paper's (equation 3) as the critic does.
+        """
+        valued = self.models[role].scorer.has_value_head
+        ours = await self.read(role, turns, told=told)
+        theirs: Sequence[Sequence[Value | None]] = [[one.mean for one in turn.candidates] for turn in turns]
+        if "reference" in self.models and not valued:
+            theirs = await self.read("reference", turns, told=told and paper)
+
+        def view(critic: Value, reference: Value | None) -> View:
+            if isinstance(critic, str):
+                return View(why=critic)
+            if valued:
+                return View(critic, None, critic)
+            if reference is None or isinstance(reference, str):
+                return View(critic, why=reference or "no_reference")
+            return View(critic, reference, critic - reference)
+
+        return [[*map(view, one, other)] for one, other in zip(ours, theirs, strict=True)]
 
 
 def check_reference(turns: Sequence[Candidates], critic: Model, reference: Model | None) -> None:
@@ -167,21 +172,6 @@ def check_reference(turns: Sequence[Candidates], critic: Model, reference: Model
             "No turn has log-probabilities to compare the critic's with: the agent is a server or needs no "
             "model. Pass --reference_model with the model that the critic was trained from: it computes them."
         )
-
-
-def summary(rows: Sequence[Mapping[str, Json]]) -> dict[str, dict[str, Json]]:
-    """Of rows of a credit file, for each way: how many scores, their mean, how many are missing and why."""
-    found: dict[str, dict[str, Json]] = {}
-    for way in WAYS:
-        views = [row[way] for row in rows if way in row]
-        scores = [view["advantage"] for view in views if view["advantage"] is not None]
-        if views:
-            found[way] = {
-                "scores": len(scores),
-                "mean": math.fsum(scores) / len(scores) if scores else None,
-                "missing": dict(sorted(Counter(view["why"] for view in views if "why" in view).items())),
-            }
-    return found
 
 
 def spells(candidate: Candidate, encoding: Encoding) -> bool:
@@ -196,9 +186,9 @@ def spells(candidate: Candidate, encoding: Encoding) -> bool:
 
 
 Scored = dict[str, Json]
-"""A turn's row of a credit file (`TurnCredit.as_row`)."""
+"""A turn's row of a file of `sweet-rl credit score`."""
 
-_AGAIN = "Score this trajectory file again by sweet-rl credit."
+_AGAIN = "Score this trajectory file again by sweet-rl credit score."
 
 
 def credit_in(path: str | Path, trajectories: Sequence[Trajectory]) -> list[list[Scored | None]]:
@@ -215,10 +205,8 @@ def credit_in(path: str | Path, trajectories: Sequence[Trajectory]) -> list[list
             line, scored = known.get(turn.key, (0, None))
             own = turn_digest(turn.prompt, turn.candidates[0].text)
             if scored is not None and scored["turn_digest"] != own:
-                problem, value = (
-                    f"is of another text than turn {turn.key[2]} of {turn.key[:2]}",
-                    scored["turn_digest"],
-                )
+                value = scored["turn_digest"]
+                problem = f"is of another text than turn {turn.key[2]} of {turn.key[:2]}"
                 raise DataError(
                     problem, path=path, line=line, field="turn_digest", value=value, repair=_AGAIN
                 )
@@ -233,9 +221,9 @@ def advantages_in(path: str | Path, trajectories: Sequence[Trajectory], way: Way
         for number, row in enumerate(scored):
             if row is None or way not in row:
                 what = "row" if row is None else f"score {way!r}"
+                repair = "Run sweet-rl credit score on these trajectories to its end."
                 raise UsageError(
-                    f"{str(path)!r} has no {what} for turn {number} of {trajectory.key}. Run sweet-rl credit "
-                    "on these trajectories to its end."
+                    f"{str(path)!r} has no {what} for turn {number} of {trajectory.key}. {repair}"
                 )
         found.append([row[way]["advantage"] for row in scored if row is not None])
     return found
@@ -259,9 +247,8 @@ def messages_of(dialogue: Dialogue, name: str = "dialogue") -> list[Message]:
                 raise DataError("must be a message", field=where, value=entry, repair=repair)
             if entry.get("tool_calls") or entry.get("role") == "tool":
                 repair = "A critic reads texts: leave it out, or write it as text."
-                raise DataError(
-                    "has calls of tools, which are no dialogue of texts", field=where, repair=repair
-                )
+                problem = "has calls of tools, which are no dialogue of texts"
+                raise DataError(problem, field=where, repair=repair)
             content = entry.get("content")
             for part in content if isinstance(content, list) else ():  # as chat APIs have it
                 if not isinstance(part, Mapping) or not isinstance(part.get("text"), str):
@@ -333,15 +320,20 @@ class DialogueCritic:
                     if not taken.input:
                         taken = replace(taken, input=self._chat().render(messages[:place]))
                     turns[-1].append(own_turn(("", number, len(turns[-1])), taken, told or ""))
-        found: dict[TurnKey, View | None] = {}
+        found: dict[TurnKey, View] = {}
         for tells in (True, False):
-            way: Way = "hidden" if tells else "without_hidden"
             of_way = (own for told, own in zip(hidden, turns, strict=True) if (told is not None) is tells)
             asked = list(chain.from_iterable(of_way))
-            check_reference(asked, self.critic, self.reference)
-            for one in await credited(asked, self.critic, self.reference, (way,), advantage=self.advantage):
-                found[one.key] = getattr(one, way)
-        return [[found[turn.key] or View() for turn in own] for own in turns]
+            views = await self.compared(asked, told=tells)
+            found |= {turn.key: own for turn, own in zip(asked, views, strict=True)}
+        return [[found[turn.key] for turn in own] for own in turns]
+
+    async def compared(self, turns: Sequence[Candidates], *, told: bool) -> list[View]:
+        """What the critic says of turns that were taken (`Reader.compared`)."""
+        check_reference(turns, self.critic, self.reference)
+        models = {"critic": self.critic} | ({} if self.reference is None else {"reference": self.reference})
+        views = await Reader(models).compared(turns, told=told, paper=self.advantage == "paper")
+        return [own for (own,) in views]
 
 
 def facts_of(critic: str | Path, reference: str | Path | None, advantage: Advantage) -> dict[str, Json]:

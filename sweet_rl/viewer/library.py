@@ -1,6 +1,6 @@
 """The files that one application shows: what they are, their rows by an index, and what belongs together.
 
-What turns were worth, scores of turns (`sweet-rl credit`) and sampled candidates are shown with the trajectories that they are of:
+What turns were worth, scores of turns (`sweet-rl credit score`) and sampled candidates are shown with the trajectories that they are of:
 those of the same task, repeat and turn, and of the same prompt.
 """
 

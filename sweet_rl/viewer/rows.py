@@ -390,7 +390,7 @@ def index_entry(kind: FileKind, row: Row) -> Entry:
     if kind == "credit":
         task, repeat, turn = row.get("task_id"), row.get("sample_index"), row.get("turn_index")
         if not (isinstance(task, str) and isinstance(repeat, int) and isinstance(turn, int)):
-            repair = "Make it with sweet-rl credit."
+            repair = "Make it with sweet-rl credit score."
             raise DataError("has no identity", value=json.dumps(row)[:80], repair=repair)
         shown, text = {}, ""
     else:
@@ -426,7 +426,7 @@ def kind_of(path: Path) -> FileKind | None:
             except DataError:
                 continue
     if not rows:
-        if ".credit." in path.name:  # what `sweet-rl credit` has begun
+        if ".credit." in path.name:  # what `sweet-rl credit score` has begun
             return "credit"
         return "metrics" if path.name == "metrics.jsonl" else "code"
     if "dialogue_history" in rows[0]:

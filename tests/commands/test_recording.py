@@ -139,7 +139,7 @@ def test_the_stages_of_sweet_rl(tmp_path, monkeypatch):
          quiet=True)  # fmt: skip
     ranked = kept("rank_best_of_n", "s.jsonl", "r.jsonl", agent, device="cpu", quiet=True)
     assert ranked["status"] == "finished"
-    kept("credit", "runs/a.jsonl", critic=agent, device="cpu", quiet=True)
+    kept("credit score", "runs/a.jsonl", critic=agent, device="cpu", quiet=True)
     kept("export_credit", "runs/a.jsonl", "runs/a.credit.agent.jsonl", "rows.jsonl", tokenizer=agent)
     kept("generate_random_pairs_from_ranks", "r.jsonl", "steps.jsonl", num_pairs=2)
     kept("train_dpo", agent, "steps.jsonl", save_path="dpo", reference_cache="none", **TRAINING)

@@ -1,5 +1,6 @@
 """Dialogues by their sampled tokens, for other people's trainers."""
 
+from sweet_rl.credit.check import findings_of, read_row
 from sweet_rl.records import task_from_row
 from sweet_rl.types import AgentTurn, FinishReason, Message, Trajectory
 from tests.conftest import ROOT
@@ -36,6 +37,12 @@ def episodes(tasks=2, repeats=2):
 
 def hidden(some):
     return [one.task.ground_truth for one in some]
+
+
+def findings(rows, **more):
+    """What `credit check` finds in rows of a trainer."""
+    read = [one for line, row in enumerate(rows, 1) for one in read_row(line, row, "rows.jsonl")]
+    return findings_of(read, **more)
 
 
 def changed(rows, factor):

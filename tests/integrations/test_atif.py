@@ -51,7 +51,7 @@ def turns(one):
 
 
 def scores(episodes):
-    """Rows of a file of `sweet-rl credit` for the first two episodes."""
+    """Rows of a file of `sweet-rl credit score` for the first two episodes."""
     for one in episodes[:2]:
         for place, turn in enumerate(turns(one)):
             key = {"task_id": one.task.task_id, "sample_index": one.sample_index, "turn_index": place}
@@ -156,7 +156,9 @@ def test_credit_of_other_peoples_documents_goes_to_the_turns_that_a_model_wrote(
         {"task_id": "look", "sample_index": 0, "turn_index": place}
         | {"turn_digest": turn_digest(getattr(turn, "input", ""), getattr(turn, "output", ""))}
         | {"hidden": {"advantage": float(place)}}
-        for place, turn in enumerate(said)  # as sweet-rl credit numbers them: the copied message has a number
+        for place, turn in enumerate(
+            said
+        )  # as sweet-rl credit score numbers them: the copied message has a number
     ]
     replace_rows(tmp_path / "credit.jsonl", rows)
     export(tmp_path / "rows.jsonl", tmp_path / "atif", to="atif", credit=str(tmp_path / "credit.jsonl"))

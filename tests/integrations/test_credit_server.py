@@ -10,6 +10,7 @@ import pytest
 from sweet_rl.integrations.serve import credit_application, serve_credit
 from sweet_rl.preferences.credit import View
 from sweet_rl.serving import listening
+from tests.integrations.credit import findings
 
 MESSAGES = [{"role": "user", "content": "Write it."}, {"role": "assistant", "content": "What for?"}]
 
@@ -47,6 +48,9 @@ def test_every_answer_says_what_it_was_computed_by():
     one, none = {"hidden": "abc", "messages": MESSAGES}, {"hidden": None, "messages": MESSAGES * 2}
     found = {"advantages": [[3.0], [0.0, 0.0]], "why": [[""], ["", ""]], "critic": "sha256:1"}
     assert asked({"dialogues": [one, none]}) == (200, found)
+    assert (
+        findings([{"dialogues": [one, none]} | found]) == []
+    )  # a request beside its reply, for `credit check`
     assert asked({"dialogues": []})[1] == {"advantages": [], "why": [], "critic": "sha256:1"}
     assert asked({}, "/health", method="GET") == (200, {"status": "ok", "critic": "sha256:1"})
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from sweet_rl.commands.rank_best_of_n import credit
+from sweet_rl.credit.commands import score
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.integrations.export import export_credit
 from sweet_rl.integrations.tokens import agent_turns, centred, on_tokens, runs, token_rows
@@ -97,7 +97,7 @@ def test_a_file_of_credit_becomes_columns(folder, rows, tmp_path, capsys):
     replace_rows(tmp_path / "run.jsonl", map(trajectory_to_row, some))
     scores, output = tmp_path / "credit.jsonl", tmp_path / "rows.jsonl"
     flags = {"critic": str(folder / "critic"), "reference_model": str(folder / "reference")}
-    credit(tmp_path / "run.jsonl", output_path=scores, **flags, quiet=True)
+    score(tmp_path / "run.jsonl", output_path=scores, **flags, quiet=True)
     export_credit(tmp_path / "run.jsonl", scores, output, tokenizer=str(folder / "policy"))
     assert "8 turns of 4 dialogues are in" in capsys.readouterr().out
     found = rows_of(output)
@@ -116,7 +116,7 @@ def test_a_credit_file_must_have_every_turn_as_it_is(folder, tmp_path):
     some = episodes(1, 1)
     saved, scores, output = (tmp_path / f"{name}.jsonl" for name in ("run", "credit", "out"))
     replace_rows(saved, map(trajectory_to_row, some))
-    credit(saved, critic=str(folder / "critic"), output_path=scores, hidden=True, quiet=True)
+    score(saved, critic=str(folder / "critic"), output_path=scores, hidden=True, quiet=True)
     rows, tokenizer = rows_of(scores), str(folder / "policy")
     for kept, words, more in (
         (rows[:1], "has no row for turn 1", {}),

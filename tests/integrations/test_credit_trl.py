@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from sweet_rl.records import replace_rows
-from tests.integrations.credit import changed, episodes, hidden, shown
+from tests.integrations.credit import changed, episodes, findings, hidden, shown
 from tests.tiny_models import tiny_tokenizer
 
 pytest.importorskip("trl", reason="needs the extra `trl`")
@@ -128,6 +128,13 @@ def test_a_critic_is_asked_about_what_was_played(rows, critic, folder, tmp_path)
         width = len(row["advantages"])
         assert advantages[:width].tolist() == pytest.approx(row["advantages"], abs=1e-5)
         assert mask[:width].tolist() == row["env_mask"]
+    names = ("completion_ids", "completion_mask", "tool_mask", "advantages")
+    columns = zip(*(output[name].tolist() for name in names), strict=True)
+    exported = [dict(zip(names, one, strict=True)) for one in columns]
+    exported = [one | {"task_id": row["task_id"]} for one, row in zip(exported, rows, strict=True)]
+    assert findings(exported) == []
+    exported[0]["advantages"][exported[0]["tool_mask"].index(1)] = 0.0
+    assert len(findings(exported)) == 1
     trainer.train()
     assert trainer.state.global_step == 3
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from sweet_rl.records import replace_rows
-from tests.integrations.credit import episodes, hidden, shown
+from tests.integrations.credit import episodes, findings, hidden, shown
 from tests.tiny_models import tiny_tokenizer
 
 pytest.importorskip("verifiers.v1", reason="needs the extra `verifiers`")
@@ -68,6 +68,11 @@ def read(critic, tmp_path):
     """Traces with credit, as verifiers reads them."""
     some = episodes()
     return credited(saved(tmp_path / "run", map(trace, some)), tmp_path / "out", critic, solution(some))
+
+
+def test_a_run_passes_credit_check(read, tmp_path):
+    lines = (tmp_path / "out" / "traces.jsonl").read_text().splitlines()
+    assert findings([json.loads(line) for line in lines]) == []
 
 
 def test_every_sampled_token_has_the_credit_of_its_turn(read, critic):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sweet_rl.records import replace_rows
-from tests.integrations.credit import changed, episodes, shown
+from tests.integrations.credit import changed, episodes, findings, shown
 from tests.tiny_models import tiny_tokenizer
 
 pytest.importorskip("verl", reason="needs the extra `verl`")
@@ -79,6 +79,15 @@ def test_a_batch_has_what_was_sampled_in_verls_places(rows):
         assert [one["token_level_rewards"][end] for end in ends] == pytest.approx(row["credit"], abs=1e-6)
         assert sum(one["token_level_rewards"]) == pytest.approx(sum(row["credit"]), abs=1e-5)
     assert {len(row["completion_ids"]) for row in rows} != {len(rows[0]["completion_ids"])}
+
+
+def test_a_batch_passes_credit_check(rows):
+    data = batch(rows)
+    names = ("responses", "response_mask", "advantages", "token_level_rewards")
+    columns = zip(*(data.batch[name].tolist() for name in names), strict=True)
+    uids = data.non_tensor_batch["uid"].tolist()
+    exported = [dict(zip(names, one, strict=True), uid=uid) for one, uid in zip(columns, uids, strict=True)]
+    assert findings(exported) == []
 
 
 def test_verls_own_function_computes_the_advantages(rows):

@@ -17,8 +17,8 @@ from sweet_rl.errors import DataError, UsageError
 from sweet_rl.preferences.pairs import with_solution
 from sweet_rl.records import load_trajectories, read_rows, replace_rows, trajectory_to_row
 from sweet_rl.types import Score
-from tests.commands.test_credit import recorded_rows
 from tests.commands.test_step_stages import plain_mean
+from tests.credit.test_score import recorded_rows
 from tests.evaluation.samples import row, write
 from tests.tiny_models import save_tiny_gpt2, save_tiny_llama, tiny_tokenizer
 

@@ -1,0 +1,349 @@
+"""Whether a trainer's rows train what the agent said, by the advantages that their method says.
+
+Rows of TRL, verl, OpenRLHF, SkyRL and verifiers, and our own exports, are read by their columns. Kinds of faults that
+were found in trainers: advantages at other tokens (SkyRL#1492), a baseline that depends on how long an episode goes on
+(verl#7244), long episodes that count more in it (agent-lightning#462), values that are normalised twice (gem#113).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from math import fsum
+from statistics import fmean, pstdev, stdev
+from typing import Any, Literal, NamedTuple
+
+from sweet_rl.credit.methods import Steps, mt_grpo_biased, returns_to_go
+from sweet_rl.errors import DataError
+from sweet_rl.types import Json, Trajectory
+
+Claim = Literal["auto", "credit", "outcome", "turns", "other"]
+
+# Columns by what they hold: the first that a row has is read, masks are multiplied.
+IDS = ("completion_ids", "responses", "response_ids", "sequences", "input_ids")
+MASKS = ("env_mask", "tool_mask", "completion_mask", "response_mask", "action_mask", "loss_mask")
+GROUPS = ("uid", "task_id", "group_id", "prompt_id", "data_id", "index")
+EPISODES = ("sample_index", "rollout_id", "traj_id", "trajectory_id", "episode_id")
+REWARDS = ("turn_rewards", "token_level_rewards", "rm_scores", "rewards")
+_NEAR = 1e-4
+Said = Mapping[Any, Trajectory]  # by task and repeat
+
+
+class Turn(NamedTuple):
+    """A turn of a row: where its tokens are, its advantage, its credit and its reward, if the row has them."""
+
+    line: int
+    number: int
+    span: tuple[int, int]
+    advantage: float
+    credit: float | None
+    reward: float | None
+    outcome: float | None
+    credited: bool  # whether the row has credits
+
+    def says(self, text: str) -> tuple[int, str]:
+        """A finding about it."""
+        return self.line, f"turn {self.number}: {text}"
+
+
+@dataclass(slots=True)
+class Row:
+    """A row: tokens, which are trained, the advantage of each, and the turns."""
+
+    line: int
+    group: str
+    episode: Hashable
+    ids: list[int]
+    mask: list[int]
+    advantages: list[float]
+    turns: list[Turn]
+    wrong: list[str]
+
+
+Episodes = Sequence[list[Turn]]  # the turns of a group
+
+
+def runs(mask: Sequence[int]) -> list[tuple[int, int]]:
+    """Where ones stand together: first place, and the one behind the last."""
+    parts = [[*places] for own, places in groupby(range(len(mask)), key=lambda at: bool(mask[at])) if own]
+    return [(places[0], places[-1] + 1) for places in parts]
+
+
+def _first(row: Mapping[str, Json], names: Sequence[str], kind: Any = (str, int, float, list)) -> Json:
+    return next((row[name] for name in names if isinstance(row.get(name), kind)), None)
+
+
+def read_row(line: int, row: Mapping[str, Json], path: str) -> Iterator[Row]:
+    """The rows that a line holds: one, or those of an episode of traces or of a reply of `serve_credit`.
+
+    Raises:
+        DataError: it does not say which tokens are the agent's.
+    """
+    for place, inner in enumerate([*(row.get("traces") or ()), *(row.get("dialogues") or ())]):
+        beside = {"advantages": row["advantages"][place]} if "dialogues" in row else {}
+        yield from read_row(line, {"task_id": f"{line}.{place}", **inner, **beside}, path)
+    if "traces" in row or "dialogues" in row:
+        return
+    task, wrong = row["task"] if isinstance(row.get("task"), dict) else {}, list[str]()
+    named, repeat = _first(task.get("data") or task, ("id", "key")), _first(row, EPISODES)
+    names = (named, _first(row, GROUPS), row.get("prompt_ids"), line)
+    group = str(next(one for one in names if one is not None))
+    if isinstance(row.get("nodes"), list):
+        row = _of_nodes(row["nodes"], wrong)
+    elif _first(row, IDS) is None and isinstance(row.get("messages"), list):  # a token stands for a turn
+        count = sum(one.get("role") == "assistant" for one in row["messages"])
+        spans, said = [(at, at + 1) for at in range(count)], row.get("advantages") or []
+        numbers = [value or 0.0 for value in said][:count]
+        row = {"completion_ids": [0] * count, "turn_spans": spans, "credit": said, "advantages": numbers}
+    masks = {name: row[name] for name in MASKS if isinstance(row.get(name), list)}
+    ids, given, one = _first(row, IDS, list), row.get("turn_spans"), row.get("turn_index")
+    if ids is None or not (masks or given):
+        repair = "Write the tokens (completion_ids) and which are the agent's: a mask of ones and zeros (env_mask), or turn_spans ([[start, end], ...])."
+        raise DataError("has no spans of turns", path=path, line=line, repair=repair)
+    width = min(map(len, masks.values()), default=len(ids))
+    if "action_mask" in masks or "sequences" in row:  # OpenRLHF's masks are of the last tokens
+        ids = ids[max(0, len(ids) - width) :]
+    if {len(ids), *(lengths := [*map(len, masks.values())])} - {width}:
+        wrong += [f"{len(ids)} tokens, but masks of {lengths}. Write a 1 or a 0 for each token"]
+    mask = [int(all(own[at] for own in masks.values())) for at in range(width)]
+    spans = [(start, end) for start, end in given] if given else runs(mask)
+    if not masks:
+        mask = [int(any(start <= at < end for start, end in spans)) for at in range(width)]
+    numbers = [one] if isinstance(one, int) else row.get("turn_indexes") or [*range(len(spans))]
+    credit, own, advantages = _first(row, ["credit"], list), row.get("advantages"), list[float]()
+    values: list[Any] = [own] * len(spans) if isinstance(own, int | float) else own or []
+    if len(values) == width:
+        advantages = [math.nan if value is None else float(value) for value in values]
+    elif len(values) == len(spans):
+        advantages = [0.0] * width
+        for (start, end), value in zip(spans, values, strict=True):
+            advantages[start:end] = [value or 0.0] * (end - start)
+    elif values:
+        counts = f"{len(values)} advantages for {width} tokens, {len(spans)} turns"
+        wrong += [f"{counts}. Write one for each token"]
+    rewards = _first(row, REWARDS, list) or []
+    if len(rewards) == width != len(spans):
+        of_turns = [fsum(rewards[start:end]) for start, end in spans]
+        if not math.isclose(fsum(of_turns), fsum(rewards), abs_tol=_NEAR):
+            wrong += ["a reward stands where the agent said nothing. Put it on the last token of its turn"]
+        rewards = of_turns
+    rewards = rewards if len(rewards) == len(spans) else []
+    outcome = _first(row, ("reward", "score", "outcome", "rewards"), int | float)
+    outcome = fsum(rewards) if outcome is None and rewards else outcome
+    episode = (group, f"line {line}" if repeat is None else repeat)
+    made = Row(line, group, episode, ids, mask, advantages, [], wrong)
+    if not len(spans) == len(numbers) == len(spans if credit is None else credit):
+        counts = f"{len(numbers)} turns, {len(spans)} runs of trained tokens, {len(credit or spans)} credits"
+        wrong += [f"{counts}: a turn is missing, or what stands between turns is trained. Mask that"]
+        numbers = []
+    for place, number in enumerate(numbers):
+        first: float = next((one for one in advantages[slice(*spans[place])] if one), 0.0)
+        known = credit[place] if credit else None, rewards[place] if rewards else None
+        made.turns.append(Turn(line, int(number), spans[place], first, *known, outcome, credit is not None))
+    yield made
+
+
+def _of_nodes(nodes: Sequence[Mapping[str, Json]], wrong: list[str]) -> dict[str, Json]:
+    """A trace of verifiers, each message a node with its tokens, in the columns of a row."""
+    names = "completion_ids env_mask advantages turn_spans turn_indexes credit"
+    row: dict[str, Json] = {name: [] for name in names.split()}
+    for number, node in enumerate(nodes):
+        ids, mask = node.get("token_ids") or [], [*map(int, node.get("mask") or ())]
+        start, given = len(row["env_mask"]), node.get("advantages")
+        if len(mask) != len(ids) or (given is not None and len(given) != sum(mask)):
+            counts = f"{len(ids)} tokens, {len(mask)} entries of the mask, {len(given or ())} advantages"
+            wrong += [f"node {number}: {counts}. Write one advantage for each token whose mask is true"]
+        if any(mask) and node.get("sampled", (node.get("message") or {}).get("role") == "assistant"):
+            row["turn_spans"] += [(start + mask.index(1), start + len(mask))]
+            row["turn_indexes"] += [number]
+            row["credit"] += [given[0] if given else None]
+        values = iter(given or ())
+        row["advantages"] += [float(next(values, 0.0)) if own else 0.0 for own in mask]
+        row["completion_ids"] += ids
+        row["env_mask"] += mask
+    return row
+
+
+def findings_of(
+    rows: Sequence[Row],
+    claim: Claim = "auto",
+    *,
+    gamma: float = 1.0,
+    ends: Sequence[int] = (),
+    special: Collection[int] = (),
+    said: Said | None = None,
+) -> list[tuple[int, str]]:
+    """Everything that is wrong with rows: line, and a sentence that says what, where and how to repair it.
+
+    `claim` and `gamma` are flags of `credit check`; `ends` and `special` ids that end a turn, and that no agent begins with;
+    `said` the trajectories that rows are of, by task and repeat.
+    """
+    found = [(row.line, text) for row in rows for text in [*row.wrong, *_of_row(row, ends, special, said)]]
+    groups = defaultdict[str, dict[Hashable, list[Turn]]](lambda: defaultdict(list))
+    for row in rows:
+        if row.turns and row.advantages and all(map(math.isfinite, row.advantages)):
+            groups[row.group][row.episode] += row.turns
+    for group in groups.values():
+        found += _lost([*group.values()])
+        found += _disagrees([*group.values()], claim, gamma)
+    every = [[*group.values()] for group in groups.values()]
+    if claim in {"auto", "outcome"} and every and all(map(_constant, every)) and not every[0][0][0].credited:
+        found += _counted(every)
+    found += _twice(every)
+    return sorted(found, key=lambda one: one[0])
+
+
+def _of_row(row: Row, ends: Sequence[int], special: Collection[int], said: Said | None) -> Iterator[str]:
+    """Whether what is trained is what the agent said, and advantages are on all of it and on nothing else."""
+    if not row.turns:
+        return
+    inside = {at for turn in row.turns for at in range(*turn.span)}
+    if outside := [at for at, own in enumerate(row.mask) if own and at not in inside]:
+        yield f"token {outside[0]}: {len(outside)} tokens are trained that belong to no turn. Mask what the agent did not say"
+    if odd := [at for at, value in enumerate(row.advantages) if not math.isfinite(value)]:
+        yield f"token {odd[0]}: the advantage is no number. Mask the turn, and write 0"
+        return
+    if outside := [at for at, value in enumerate(row.advantages) if value and at not in inside]:
+        yield f"token {outside[0]}: {len(outside)} advantages stand where the agent said nothing. Spread each turn's over its own tokens, not over another's mask"
+    episode = None if said is None else said.get(row.episode)
+    if said is not None and episode is None:
+        yield "the trajectory file has no such episode. Name the file that the rows were made of"
+    spoken = [] if episode is None else [one for one in episode.dialogue_history if one.role == "assistant"]
+    for turn in row.turns:
+        where, (start, end), number = f"turn {turn.number}", turn.span, turn.number
+        ids, values = row.ids[start:end], row.advantages[start:end]
+        if lost := row.mask[start:end].count(0):
+            yield f"{where}: {lost} of its {end - start} tokens are not trained. Set the mask to 1 on the whole turn"
+        if any(values) and (lost := sum(not value for value in values)):
+            yield f"{where}: {lost} of its {end - start} tokens have lost their advantage (0). Spread it over the whole turn"
+        behind = [at for at in range(len(ids) - len(ends)) if ends and ids[at : at + len(ends)] == [*ends]]
+        if behind:
+            yield f"{where}: tokens behind its end (token {start + behind[0]}) are trained. Mask what the template writes between turns"
+        if ids and ids[0] in special and ids != [*ends]:
+            yield f"{where}: it begins with the template's token {ids[0]}. Mask that"
+        known = getattr(spoken[number], "token_ids", None) if number < len(spoken) else None
+        if known and [*known] != ids:
+            yield f"{where}: its tokens are not those of the trajectory file: another policy sampled them, or the text was tokenised again. Write the recorded token_ids"
+
+
+def _lost(episodes: Episodes) -> Iterator[tuple[int, str]]:
+    """Turns that were sampled and have no advantage, although others of their episode have one, and nothing says why."""
+    for own in episodes:
+        others = [turn.advantage for turn in own if turn.advantage]
+        alike = len(others) > 1 and max(others) - min(others) < _NEAR
+        for turn in own if others else ():
+            if not turn.advantage and not turn.credited and (alike or turn.reward is None):
+                yield turn.says("it has no advantage (0), other turns of its episode have one. Give every sampled turn its own; where 0 is right, write a column `credit`")  # fmt: skip
+
+
+def _disagrees(episodes: Episodes, claim: Claim, gamma: float) -> Iterator[tuple[int, str]]:
+    """Where the advantages of a group are not what the claim says of credit, outcomes or returns."""
+    turns, constant = [turn for own in episodes for turn in own], _constant(episodes)
+    paid = all(turn.reward is not None for turn in turns)
+    if claim == "auto":
+        usual: Claim = "outcome" if constant else "turns" if paid else "other"
+        claim = "credit" if turns[0].credited else usual
+    if claim == "credit":
+        known = [turn for turn in turns if turn.credit is not None]
+        for at in _off([turn.credit or 0.0 for turn in known], [turn.advantage for turn in known]):
+            both = f"the advantage {known[at].advantage:.4g} is not its credit {known[at].credit:.4g}"
+            yield known[at].says(f"{both} less the group's baseline. Deal each turn its own")
+        for turn in turns:
+            if turn.credit is None and turn.advantage:
+                yield turn.says(f"no credit, but the advantage {turn.advantage:.4g}. Write 0, and mask it")
+    elif claim == "outcome" and not constant:
+        (turn, *_) = next(own for own in episodes if not _constant([own]))
+        yield turn.says("its episode has several advantages. An outcome's is the same for every turn")
+    elif claim == "outcome":
+        known = [own[0] for own in episodes if own[0].outcome is not None]
+        for at in _off([one.outcome or 0.0 for one in known], [one.advantage for one in known]):
+            both = f"the advantage {known[at].advantage:.4g} does not fit the outcome {known[at].outcome:.4g}"
+            yield known[at].says(f"{both}, beside the others of its group. Deal each episode its own")
+    elif claim == "turns" and paid:
+        yield from _by_turns(episodes, [[turn.reward or 0.0 for turn in own] for own in episodes], gamma)
+
+
+def _by_turns(episodes: Episodes, rewards: list[list[float]], gamma: float) -> Iterator[tuple[int, str]]:
+    """Whether advantages are returns from the turn on less what all repeats have in common, or rewards less a baseline."""
+    values, returns = _values(episodes), [returns_to_go(own, gamma) for own in rewards]
+    if not _off(_flat(rewards), _flat(values)):
+        return
+    biased = _flat(mt_grpo_biased([Steps(tuple(own), ()) for own in rewards], gamma))
+    known = len({*map(len, episodes)}) > 1 and not _off(biased, _flat(values))
+    why = "equal returns have different advantages"
+    if known:
+        why = "each turn's reward less the mean of those who got there, summed up"
+    for number in range(max(map(len, episodes))):
+        there = [at for at, own in enumerate(episodes) if number < len(own)]
+        off = _off([returns[at][number] for at in there], [values[at][number] for at in there])
+        if off or known:
+            turn = episodes[there[off[0] if off else 0]][number]
+            yield turn.says(f"the baseline depends on how long the episode goes on ({why}), so that stopping is paid or punished. Take the return from the turn on less its mean over all repeats, 0 for those that have ended (mt_grpo); where it depends on the state (GiGPO, a critic) pass --advantages other")  # fmt: skip
+            return
+
+
+def _values(episodes: Episodes) -> list[list[float]]:
+    return [[turn.advantage for turn in own] for own in episodes]
+
+
+def _constant(episodes: Episodes) -> bool:
+    """Whether all turns of an episode have one advantage."""
+    return all(max(values) - min(values) < _NEAR for values in _values(episodes))
+
+
+def _flat(parts: Iterable[Sequence[float]]) -> list[float]:
+    return [value for part in parts for value in part]
+
+
+def _counting(episodes: Episodes, by: str) -> list[float]:
+    """The advantages of turns, once each, or once for each token."""
+    turns = [turn for own in episodes for turn in own]
+    counts = [turn.span[1] - turn.span[0] if by == "tokens" else 1 for turn in turns]
+    return _flat([turn.advantage] * count for turn, count in zip(turns, counts, strict=True))
+
+
+def _off(xs: Sequence[float], ys: Sequence[float]) -> list[int]:
+    """Places of values that are on no line with the others on which y rises with x."""
+    if len(xs) < 2:
+        return []
+    pairs = [*zip(xs, ys, strict=True)]
+    (x, y), (far, top) = min(pairs), max(pairs)
+    if far - x > _NEAR and top <= y:
+        return [pairs.index((far, top))]
+    slope, room = (top - y) / (far - x) if far - x > _NEAR else 0.0, _NEAR * max(1.0, *map(abs, ys))
+    return [at for at, (a, b) in enumerate(pairs) if abs(y + slope * (a - x) - b) > room]
+
+
+def _counted(groups: Sequence[Episodes]) -> Iterator[tuple[int, str]]:
+    """Outcomes less a mean in which an episode counts as often as it has turns or tokens."""
+    room = _NEAR * max(abs(value) for group in groups for value in _flat(_values(group)))
+    own = [group for group in groups if any(_flat(_values(group)))]
+    means = [fmean(map(fmean, _values(group))) for group in own]
+    for by in ("turns", "tokens") if own and max(map(abs, means)) > room else ():
+        if all(abs(fmean(_counting(group, by))) <= room for group in own):
+            for group, mean in zip(own, means, strict=True):
+                yield group[0][0].says(f"the baseline of its group counts {by}, not episodes: the mean over its {len(group)} episodes is {mean:.4g}, over their {by} 0, so that long episodes count more. Count each episode once")  # fmt: skip
+
+
+def _twice(groups: Sequence[Episodes]) -> Iterator[tuple[int, str]]:
+    """Advantages that were normalised within groups, and then again over all turns or tokens."""
+    levels = {"turns": [_flat(_values(group)) for group in groups]}
+    if all(map(_constant, groups)):
+        levels["episodes"] = [[*map(fmean, _values(group))] for group in groups]
+    for by in ("turns", "tokens") if len(groups) > 1 else ():
+        pool = _flat(_counting(group, by) for group in groups)
+        if abs(fmean(pool)) > _NEAR or min(abs(pstdev(pool) - 1), abs(stdev(pool) - 1)) > _NEAR:
+            continue
+        for level, values in levels.items():
+            means = [fmean(own) for own in values]
+            # once by mean and deviation leaves deviations of 1; by means alone, and of all by the deviation, is one way
+            wide = [own for own in values if len(own) > 1]
+            odd = [own for own in wide if abs(pstdev(own) - 1) > 0.01 < abs(stdev(own) - 1)]
+            spreads = {round(pstdev(own), 3) for own in odd}
+            again = len(odd) == len(values) and len(spreads) == 1 and 0.0 not in spreads
+            if max(means) - min(means) < _NEAR and (abs(means[0]) > 10 * _NEAR or again):
+                yield groups[0][0][0].says(f"advantages are normalised twice: over the {level} of each group (their means are all {means[0]:.4g}), then over the {by} of all rows (mean 0, deviation 1). Do one of them")  # fmt: skip
+                return

@@ -1,0 +1,345 @@
+"""Rows of trainers: clean ones pass, and faults like those that were found in trainers are named with their place."""
+
+import copy
+from statistics import fmean, pstdev, stdev
+
+import pytest
+
+from sweet_rl.credit.check import findings_of, read_row
+from sweet_rl.credit.commands import check
+from sweet_rl.credit.methods import Steps, grpo, mt_grpo, mt_grpo_biased
+from sweet_rl.errors import DataError
+from sweet_rl.integrations.tokens import credited_rows
+from sweet_rl.records import replace_rows, trajectory_to_row
+from tests.integrations.credit import episode, episodes
+from tests.tiny_models import save_tiny_gpt2, tiny_tokenizer
+
+
+def checked(rows, claim="auto", **more):
+    """Findings as they are printed."""
+    read = [one for line, row in enumerate(rows, 1) for one in read_row(line, row, "rows.jsonl")]
+    return [f"line {line}, {text}" for line, text in findings_of(read, claim, **more)]
+
+
+def exported():
+    """As `export_credit` writes them: two tasks, two repeats of each, two turns in each."""
+    credit = [[0.5, -1.0], [2.5, None], [0.0, 1.0], [-1.0, 3.0]]
+    return credited_rows(episodes(), credit, tiny_tokenizer())
+
+
+def tokens(turns, *, between=3):
+    """The mask of turns of these lengths, with others' words between them."""
+    return [own for count in turns for own in (*[1] * count, *[0] * between)]
+
+
+def spread(values, turns, *, between=3):
+    """Values of turns on their tokens."""
+    return [
+        x for value, count in zip(values, turns, strict=True) for x in (*[value] * count, *[0.0] * between)
+    ]
+
+
+LENGTHS = ([2, 4, 3], [3, 2], [5])
+"""Tokens of each turn: repeats of a task stop after three, two and one turns."""
+REWARDS = ([1.0, 0.0, 2.0], [0.0, 1.0], [1.0]), ([0.0, 2.0, 0.0], [1.0, 0.0], [0.0])
+"""What the turns earn, by task and repeat."""
+
+
+def by_turns(method, *, columns="ours"):
+    """Rows whose advantages a method gives, in the columns of trainers."""
+    rows = []
+    for task, rewards in enumerate(REWARDS):
+        advantages = method([Steps(tuple(own), ("",) * len(own)) for own in rewards], 1.0)
+        for own, paid, turns in zip(advantages, rewards, LENGTHS, strict=True):
+            mask = tokens(turns)
+            ids = [*range(10, 10 + len(mask))]
+            if columns == "verl":
+                at_end = [0.0] * len(mask)
+                ends = [at for at, one in enumerate(mask) if one and not mask[at + 1]]
+                for end, value in zip(ends, paid, strict=True):
+                    at_end[end] = value
+                row = {"uid": f"t{task}", "prompts": [1, 2], "responses": ids, "response_mask": mask}
+                row |= {"token_level_rewards": at_end, "advantages": spread(own, turns)}
+            elif columns == "openrlhf":  # masks of predicted tokens, behind the prompt's first
+                row = {
+                    "group_id": task,
+                    "sequences": [1, 2, *ids],
+                    "action_mask": [0, *mask],
+                    "rewards": paid,
+                }
+                row["advantages"] = [0.0, *spread(own, turns)]
+            else:
+                row = {
+                    "task_id": f"t{task}",
+                    "completion_ids": ids,
+                    "completion_mask": [1] * len(ids),
+                    "tool_mask": mask,
+                }
+                row |= {"turn_rewards": paid, "advantages": spread(own, turns)}
+            rows.append(row)
+    return rows
+
+
+def stepwise(*, broken):
+    """A turn a row, padded on the left: the outcome's advantage of each episode on its turns (SkyRL)."""
+    rows, width = [], 6
+    for repeat, turns in enumerate(LENGTHS):
+        value = grpo([Steps(tuple(own), ("",) * len(own)) for own in REWARDS[0]], 1.0)[repeat][0]
+        mask_of = {number: [0] * (width - count) + [1] * count for number, count in enumerate(turns)}
+        for number, mask in mask_of.items():
+            last = mask_of[len(turns) - 1]  # the fault: the last turn's masked tensor for all of them
+            row = {"uid": "t0", "trajectory_id": repeat, "turn_index": number, "response_ids": [7] * width}
+            row |= {"response_mask": mask, "reward": sum(REWARDS[0][repeat])}
+            rows.append(row | {"advantages": [value * own for own in (last if broken else mask)]})
+    return rows
+
+
+def outcomes(*, broken):
+    """Outcomes less their mean over episodes, or over all turns (agent-lightning)."""
+    rows = by_turns(grpo)
+    for task, rewards in enumerate(REWARDS):
+        own = [row for row in rows if row["task_id"] == f"t{task}"]
+        returns = [sum(paid) for paid in rewards]
+        mean = fmean(
+            [value for value, turns in zip(returns, LENGTHS, strict=True) for _ in turns]
+            if broken
+            else returns
+        )
+        for row, value, turns in zip(own, returns, LENGTHS, strict=True):
+            row["advantages"] = spread([value - mean] * len(turns), turns)
+    return rows
+
+
+def normalised(*, broken):
+    """GRPO's advantages, and the same once more over all turns (gem)."""
+    rows = by_turns(grpo)
+    if broken:
+        pool = [
+            v
+            for row, turns in zip(rows, LENGTHS * 2, strict=True)
+            for v in [row["advantages"][0]] * len(turns)
+        ]
+        mean, deviation = fmean(pool), stdev(pool)
+        for row, turns in zip(rows, LENGTHS * 2, strict=True):
+            row["advantages"] = spread([(row["advantages"][0] - mean) / deviation] * len(turns), turns)
+    return rows
+
+
+FAULTS = {
+    "SkyRL#1492": (stepwise, "line 1, token 3: 1 advantages stand where the agent said nothing"),
+    "verl#7244": (lambda broken: by_turns(mt_grpo_biased if broken else mt_grpo), "line 1, turn 0: the baseline depends on how long the episode goes on (each turn's reward less"),
+    "agent-lightning#462": (outcomes, "line 1, turn 0: the baseline of its group counts turns, not episodes: the mean over its 3 episodes is "),
+    "gem#113": (normalised, "line 1, turn 0: advantages are normalised twice: over the episodes of each group (their means are all "),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_found_and_without_it_nothing_is(name):
+    rows, words = FAULTS[name]
+    assert checked(rows(broken=False)) == []
+    found = checked(rows(broken=True))
+    assert any(one.startswith(words) for one in found), found
+
+
+def test_the_faults_are_found_in_other_shapes_too():
+    """Kinds, not these rows: zeros instead of misplaced values, two repeats, tokens counted, one reward a turn of tokens."""
+    lost = stepwise(broken=False)
+    lost[0]["advantages"] = [0.0] * 6
+    assert checked(lost) == [
+        "line 1, turn 0: it has no advantage (0), other turns of its episode have one. Give every sampled turn its own; "
+        "where 0 is right, write a column `credit`"
+    ]
+    two = [row for at, row in enumerate(by_turns(mt_grpo_biased)) if at % 3 < 2]
+    for at, task in ((0, 0), (2, 1)):
+        own = mt_grpo_biased([Steps(tuple(paid), ()) for paid in REWARDS[task][:2]], 1.0)
+        for row, values, turns in zip(two[at : at + 2], own, LENGTHS, strict=False):
+            row["advantages"] = spread(values, turns)
+    assert "depends on how long the episode goes on" in " ".join(checked(two))
+    rows = outcomes(broken=False)
+    for task, rewards in enumerate(REWARDS):
+        counts = [(sum(paid), sum(turns)) for paid, turns in zip(rewards, LENGTHS, strict=True)]
+        mean = sum(value * count for value, count in counts) / sum(count for _, count in counts)
+        for row, (value, _), turns in zip(rows[3 * task :], counts, LENGTHS, strict=False):
+            row["advantages"] = spread([value - mean] * len(turns), turns)
+    assert "counts tokens, not episodes" in checked(rows)[0]
+    for columns in ("verl", "openrlhf"):
+        assert "depends on how long" in checked(by_turns(mt_grpo_biased, columns=columns))[0]
+
+
+def test_clean_rows_of_all_trainers_pass():
+    assert (
+        checked(
+            exported(), ends=(tiny_tokenizer().eos_token_id,), special=set(tiny_tokenizer().all_special_ids)
+        )
+        == []
+    )
+    assert checked(exported(), said={one.key: one for one in episodes()}) == []
+    for columns in ("ours", "verl", "openrlhf"):
+        for method in (mt_grpo, grpo):
+            assert checked(by_turns(method, columns=columns)) == [], (columns, method)
+    # verl's `turn_credit`: rewards are credit, less the mean of the group's turns
+    rows = by_turns(mt_grpo, columns="verl")
+    for task in range(2):
+        mean = fmean([value for own in REWARDS[task] for value in own])
+        for row, paid, turns in zip(rows[3 * task :], REWARDS[task], LENGTHS, strict=False):
+            row["advantages"] = spread([value - mean for value in paid], turns)
+    assert checked(rows) == []
+    # REINFORCE++: the whole batch normalised once
+    pool = [sum(paid) for rewards in REWARDS for paid in rewards]
+    for row, value, turns in zip(rows, pool, LENGTHS * 2, strict=True):
+        row["advantages"] = spread([(value - fmean(pool)) / pstdev(pool)] * len(turns), turns)
+    assert checked(rows) == []
+    said = [{"role": role, "content": "x"} for role in ("user", "assistant", "user", "assistant")]
+    reply = {
+        "dialogues": [{"hidden": "s", "messages": said}],
+        "advantages": [[0.5, None]],
+        "why": [["", "no_prompt"]],
+    }
+    assert checked([reply]) == []
+    reply["advantages"] = [[0.5]]
+    assert "2 turns, 2 runs of trained tokens, 1 credits" in checked([reply])[1]
+
+
+def traces():
+    """As verifiers writes them: a node for each message."""
+    nodes = [
+        {"message": {"role": "user"}, "token_ids": [1, 2], "mask": [False, False]},
+        {"message": {"role": "assistant"}, "sampled": True, "token_ids": [9, 3, 4], "mask": [False, True, True], "advantages": [0.5, 0.5]},
+        {"message": {"role": "user"}},
+        {"message": {"role": "assistant"}, "sampled": True, "token_ids": [9, 5], "mask": [False, True], "advantages": [-0.5]},
+    ]  # fmt: skip
+    return [{"task": {"data": {"id": "t0"}}, "traces": [{"task": {"data": {"id": "t0"}}, "nodes": nodes}]}]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda nodes: nodes, None),
+        (lambda nodes: nodes[1].update(advantages=None), None),  # a turn without a score stays unassigned
+        (
+            lambda nodes: nodes[1].update(advantages=[0.5]),
+            "node 1: 3 tokens, 3 entries of the mask, 1 advantages",
+        ),
+        (
+            lambda nodes: nodes[1].update(advantages=[0.0, 0.5]),
+            "turn 1: 1 of its 2 tokens have lost their advantage",
+        ),
+        (
+            lambda nodes: nodes[0].update(mask=[False, True]),
+            "token 1: 1 tokens are trained that belong to no turn",
+        ),
+    ],
+)
+def test_traces(change, words):
+    rows = copy.deepcopy(traces())
+    change(rows[0]["traces"][0]["nodes"])
+    found = checked(rows)
+    assert words in found[0] if words else found == []
+
+
+def changed(**columns):
+    """The first exported row with other values in some columns."""
+
+    def change(rows):
+        for name, value in columns.items():
+            rows[0][name] = value(rows[0][name]) if callable(value) else value
+
+    return change
+
+
+def first(value, at=0):
+    return lambda column: [*column[:at], value, *column[at + 1 :]]
+
+
+END = tiny_tokenizer().eos_token_id
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (changed(env_mask=lambda mask: [1] * len(mask)), "2 turns, 1 runs of trained tokens, 2 credits: a turn is missing, or what stands between turns is trained"),
+        (changed(env_mask=lambda mask: [*mask[:-1], 0]), "token 19: 1 advantages stand where the agent said nothing"),
+        (changed(env_mask=lambda mask: mask[:-1]), "masks of [19]. Write a 1 or a 0 for each token"),
+        (changed(turn_spans=[[0, 6], [24, 28]]), "token 6: 1 tokens are trained that belong to no turn"),
+        (changed(turn_spans=[[0, 8], [24, 28]]), "turn 0: 1 of its 8 tokens are not trained"),
+        (changed(advantages=first(0.0, 1)), "turn 0: 1 of its"),
+        (changed(advantages=first(float("nan"))), "token 0: the advantage is no number"),
+        (changed(advantages=[1.0, 2.0, 3.0]), "3 advantages for"),
+        (changed(credit=lambda credit: credit[::-1]), "is not its credit"),
+        (changed(credit=[0.5]), "1 credits"),
+        (changed(credit=[None, -1.0]), "turn 0: no credit, but the advantage"),
+        (changed(completion_ids=first(END)), "turn 0: tokens behind its end (token 0) are trained"),
+        (changed(completion_ids=first(tiny_tokenizer().bos_token_id)), "turn 0: it begins with the template's token"),
+        (changed(completion_ids=first(77)), "turn 0: its tokens are not those of the trajectory file: another policy"),
+        (changed(sample_index=9), "the trajectory file has no such episode"),
+        (changed(rewards=lambda _: [0.0, 1.0]), None),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_in_a_row_is_named_with_its_place(change, words):
+    rows = exported()
+    rows[0]["rewards"] = []
+    width = len(rows[0]["env_mask"])
+    change(rows)
+    said = {one.key: one for one in episodes()}
+    found = checked(rows, ends=(END,), special=set(tiny_tokenizer().all_special_ids), said=said)
+    if words is None:
+        assert found == []
+    else:
+        words = words.replace("19:", f"{width - 1}:").replace("[19]", f"[{width - 1}]")
+        assert any(words in one for one in found), found
+        assert all(one.startswith("line 1, ") for one in found if "credit" not in one)
+
+
+def test_a_reward_at_others_words_reaches_no_turn():
+    rows = by_turns(mt_grpo, columns="verl")
+    rows[0]["token_level_rewards"][2] = 1.0
+    assert "line 1, a reward stands where the agent said nothing" in checked(rows)[0]
+
+
+def test_a_claim_is_held_against_all_rows():
+    rows = by_turns(mt_grpo)
+    assert "its episode has several advantages" in checked(rows, "outcome")[0]
+    assert checked(by_turns(mt_grpo_biased), "other") == []
+    swapped = outcomes(broken=False)
+    swapped[0]["advantages"], swapped[1]["advantages"] = (
+        spread([value] * len(turns), turns)
+        for value, turns in (
+            (swapped[1]["advantages"][0], LENGTHS[0]),
+            (swapped[0]["advantages"][0], LENGTHS[1]),
+        )
+    )
+    assert "does not fit the outcome" in checked(swapped)[0]
+
+
+def test_the_command_prints_each_finding_and_fails(tmp_path, capsys):
+    rows, path = exported(), tmp_path / "rows.jsonl"
+    replace_rows(path, rows)
+    replace_rows(tmp_path / "run.jsonl", map(trajectory_to_row, episodes()))
+    folder = save_tiny_gpt2(tmp_path / "gpt2")
+    check(path, tokenizer=str(folder), trajectories=str(tmp_path / "run.jsonl"))
+    assert "4 rows with 8 turns: nothing was found." in capsys.readouterr().out
+    rows[2]["advantages"][0] = 0.0
+    replace_rows(path, rows)
+    with pytest.raises(DataError, match="1 findings in 4 rows"):
+        check(path)
+    said = capsys.readouterr().out
+    assert said.startswith(f"{path}, line 3: turn 0: 1 of its ")
+    assert said.endswith("have lost their advantage (0). Spread it over the whole turn.\n")
+    replace_rows(path, [{"completion_ids": [1, 2], "advantages": [0.5, 0.5]}])
+    with pytest.raises(DataError, match=r"line 1: has no spans of turns.*env_mask.*turn_spans"):
+        check(path)
+
+
+def test_parquet_is_read(tmp_path):
+    table, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(table.Table.from_pylist(exported()), tmp_path / "rows.parquet")
+    check(tmp_path / "rows.parquet")
+
+
+def test_a_dialogue_of_two_rows_is_one_episode():
+    """A prompt that does not continue the one before begins another row of the same repeat."""
+    rows = stepwise(broken=False)
+    assert {row["trajectory_id"] for row in rows} == {0, 1, 2}
+    assert (
+        checked([*rows, *credited_rows([episode(5, 0, turns=3)], [[1.0, 2.0, 3.0]], tiny_tokenizer())]) == []
+    )
