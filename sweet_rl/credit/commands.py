@@ -259,9 +259,8 @@ def compare(flags: ComparingFlags, /, *paths: str) -> None:
 class ScoreFlags(SavedPath, Critic, Advantage, WithoutHidden, Tokenizer, SaveSteps, Continuing, Quiet):
     methods: str | None = flag(
         None,
-        "methods, separated by commas, or all: outcome, grpo, mt_grpo, mt_grpo_biased, gigpo (rewards of repeats); trace, infopo, privileged, "
-        "privileged_other (--agent); sweet, sweet_paper, blind (--critic); archer (--archer_run); judge; oracle (--oracle_of). "
-        "Default: the critic, with and without the hidden solution.",
+        "methods, separated by commas, or all: outcome, grpo, mt_grpo, mt_grpo_biased, gigpo; trace, infopo, privileged, privileged_other; "
+        "sweet, sweet_paper, blind; archer; judge; oracle. Default: the critic, with and without the hidden solution.",
     )
     output_path: str | None = flag(
         None, "file for scores; default STEM.credit.NAME.jsonl, NAME the critic's."
@@ -357,7 +356,7 @@ def score(flags: ScoreFlags, scorers: ScorerFlags, /) -> None:
     how: dict[str, Any] = {"field": "credit", "quiet": flags.quiet, "noun": "turns", "digests": digests}
     write_turns(output, flags, turns, settings, work, **how)
     print(f"{len(turns)} turns with scores are in {output}.")
-    if set(methods) & {"sweet", "sweet_paper", "blind"}:
+    if flags.critic is not None:
         print(f"The critic is compared with {flags.reference_model or 'what the sampler recorded'}.")
     made = [row for _, row in read_rows(output)]
     for name in methods:

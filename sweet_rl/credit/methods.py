@@ -203,7 +203,6 @@ def _less(ours: Values, theirs: Values) -> Values:
 
 
 def _each(asked: Sequence[Asked], why: str) -> Values:
-    """The same reason for every candidate."""
     return [[why] * len(one.turn.candidates) for one in asked]
 
 
@@ -404,10 +403,7 @@ def digest_of(turn: Candidates) -> str:
 
 
 def steps_of(trajectory: Trajectory) -> Steps | None:
-    """An episode by turns; an outcome is the last turn's reward in worlds that reward none. None without rewards.
-
-    A state is the prompt, or the dialogue where a turn has none.
-    """
+    """An episode by turns; an outcome is the last turn's reward in worlds that reward none. A state is the prompt."""
     turns = [turn for turn in trajectory.dialogue_history if turn.role == "assistant"]
     rewards = [turn.reward if isinstance(turn, AgentTurn) else None for turn in turns]
     if None in rewards:
@@ -446,8 +442,8 @@ async def score_window(asked: Sequence[Asked], methods: list[str], desk: Desk, k
     rows: list[dict[str, Json]] = [key | {"scores": {}, "why": {}, "cost": {}} for key in keys]
     for name in methods:
         method = READING.get(name)
-        told = method is None or method.needs_solution
-        able = [method is not None and (not told or bool(one.turn.ground_truth)) for one in asked]
+        needs = method is None or method.needs_solution
+        able = [method is not None and not (needs and not one.turn.ground_truth) for one in asked]
         desk.begin()
         desk.views.clear()
         scored = iter(await method.score([*compress(asked, able)], desk) if method else ())
