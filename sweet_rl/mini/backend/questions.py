@@ -148,6 +148,10 @@ _ASKS = re.compile(
     r"|like to know|confirm|wondering|assum\w+|i need|i'd like|give me|what)\b",
     re.IGNORECASE,
 )
+_CODE = re.compile(
+    r"""^(?:el)?if\b[^,?]*:(?:$| *#| *\w+ *[-+*/]?=| *return\b)|^(?:el)?if ["'][^"'?]*(?:["'](?: n(?:ot?)?)?(?: i(?:n(?: \w*)?)?)?)?$"""
+)
+"""A condition in Python, whole or cut off, as an answer without its marker has it: nobody asks so."""
 _POLITE = re.compile(
     r"^(?:and |so |also,? |then |please |ok(?:ay)?,? |great,? |thanks?[,.!]? |now |but |first,? |hi[,!]? )*"
     r"(?:(?:can|could|would|will) you (?:please |also |kindly |just )?"
@@ -187,7 +191,7 @@ def _understand(sentence: str) -> Question:
         triggers.pop(Topic.INPUT, None)  # "in what format should it be returned?"
     if _DEMANDS_CODE.search(sentence) or _NAMES_THE_HIDDEN.search(sentence):
         intent = Intent.CODE
-    elif not sentence.endswith("?") and not _ASKS.search(sentence):
+    elif not sentence.endswith("?") and (_CODE.search(sentence) or not _ASKS.search(sentence)):
         intent = Intent.STATEMENT
     elif _MORE.search(sentence):
         intent = Intent.MORE

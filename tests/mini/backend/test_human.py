@@ -24,6 +24,7 @@ from sweet_rl.mini.backend.questions import Intent, Topic, questions_in
 from sweet_rl.mini.backend.variables import Scope
 from sweet_rl.types import Message, UserContext
 from sweet_rl.users.protocol import ServedMessage
+from sweet_rl.worlds import load_tasks
 from tests.users.test_server import HIDDEN, PROMPT, chat
 from tests.users.test_server import ask as ask_server
 
@@ -407,11 +408,33 @@ def test_the_guard_knows_a_recital(reply, expected):
         ("What should the code do when the list is empty?", Intent.DETAIL),
         ("Can you provide the function signature?", Intent.DETAIL),
         ("What is the zip code format?", Intent.DETAIL), ("I will start now.", Intent.STATEMENT),
-        ("", Intent.STATEMENT),
+        ("", Intent.STATEMENT), ('if "storage" in extras:', Intent.STATEMENT), ("if x > 3: total += 2", Intent.STATEMENT),
+        ('if "stor', Intent.STATEMENT), ('if "storage" in extras, what is added?', Intent.DETAIL),
+        ('if "storage" is in the extras, please tell me what is added.', Intent.DETAIL),
+        ("If it is empty, please tell me:", Intent.DETAIL), ("if the list is empty, what happens", Intent.DETAIL),
     ],
 )  # fmt: skip
 def test_what_a_message_is_after(message, intent):
     assert questions_in(message)[0].intent is intent
+
+
+def test_no_turn_but_a_question_draws_a_charge():
+    """An answer without its marker, from any word on, whole or cut off, is not asked by anybody."""
+    for task in load_tasks("mini:trades=10:test", num_tasks=200):
+        charges = set(re.findall(r"\d+", task.ground_truth))
+        code = re.sub(r"\d+", "77", task.ground_truth)  # as an agent writes it that does not know
+        starts = [match.start() for match in re.finditer(r"\S+", code)]
+        for start, end in [(start, len(code)) for start in starts] + [
+            (0, end) for end in range(0, len(code), 7)
+        ]:
+            said = HUMAN.answer(
+                task.problem_description,
+                task.ground_truth,
+                [Message("user", ""), Message("assistant", code[start:end])],
+            )
+            assert not charges & set(re.findall(r"\d+", said)), code[start:end]
+        asked = f"Do you charge for {re.search(r'if .([a-z]+). in', code)[1]}?"
+        assert charges & set(re.findall(r"\d+", ask(task.ground_truth, asked)[0]))
 
 
 def test_a_list_of_questions_is_taken_apart():
