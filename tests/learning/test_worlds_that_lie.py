@@ -8,7 +8,17 @@ from random import random
 import pytest
 
 import sweet_rl
-from sweet_rl import BaseEnv, Completion, Generation, Message, Observation, StepResult, UserContext, World
+from sweet_rl import (
+    BaseEnv,
+    Completion,
+    Generation,
+    Message,
+    Observation,
+    StepResult,
+    UserContext,
+    World,
+    worlds,
+)
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.learning.policy import split_tasks
 from sweet_rl.worlds.options import Answers
@@ -296,6 +306,11 @@ def test_a_list_that_is_nearly_right_is_not_played_where_any_name_is_taken():
     own_first = r"'plian:test' does not exist \(did you mean plain:test\?\) .* such as plain:train or plain:test \(there are plain:"
     with pytest.raises(UsageError, match=own_first):
         sweet_rl.simulate(world_of(), "plian:test", agent=lambda messages: "a")
+    worlds.world_of("tests.learning.letters:WORLD")
+    with pytest.raises(
+        UsageError, match=r"\(did you mean letters:test\?\) .* \(there are .*letters:train.* mini:train"
+    ):
+        worlds.load_tasks("leters:test")
     for source in ("plain:dev", "plain:test2", "plain"):
         assert sweet_rl.simulate(world_of(), source, agent=lambda messages: "a", num_tasks=1)
 

@@ -202,11 +202,16 @@ def sweet_rl(*words, cwd):
 
 
 def test_a_failed_stage_is_named_with_its_command_and_nothing_else_is_said(here):
+    words = "Error: The stage some failed: no such thing as x\nIts command: tests.*fails --output x"
+    code = (
+        "from pathlib import Path\nfrom sweet_rl.pipelines.running import Step, run_steps\n"
+        f"run_steps([Step('some', '{STAGES}:fails', (), {{'output': 'x'}})], Path('out'))"
+    )
+    failed = ran(sys.executable, "-c", code, cwd=here)
+    assert re.search(f"{words}\n$", failed.stderr), failed.stderr
     one_stage(here, "fails", "output: x")
-    failed = sweet_rl("run", "p.yaml", cwd=here)
-    assert failed.returncode == 1 and "Traceback" not in failed.stderr
-    words = r"stage some failed: no such thing as x\nIts command: tests.*fails --output x"
-    assert re.search(words, failed.stderr)
+    with pytest.raises(ServiceError, match=words.removeprefix("Error: ")):
+        run("p.yaml")
 
 
 def test_a_signal_for_the_pipeline_alone_ends_its_stage_too(here):
