@@ -14,7 +14,9 @@ from tests.browsers.fake_renderer import FakeRenderer
 from tests.conftest import ROOT
 from tests.states import without_record
 
-WRITES_NOTHING = set("fetch_model runs serve_credit serve_env serve_shop serve_simulator show_tokens".split())
+WRITES_NOTHING = {"credit check"} | set(
+    "fetch_model runs serve_credit serve_env serve_shop serve_simulator show_tokens".split()
+)
 TRAINING = {"train_batch_size": 4, "micro_train_batch_size": 2, "max_len": 1024, "eval_fraction": 0.0}
 TRAINING |= {"quiet": True, "device": "cpu", "max_samples": 8}
 ONLINE = [
