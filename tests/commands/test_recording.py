@@ -126,6 +126,9 @@ def test_the_stages_of_sweet_rl(tmp_path, monkeypatch):
          best_of_n=2, skill=0.3, quiet=True)  # fmt: skip
     kept("evaluate_games", "g.jsonl", k=2, preference_path="gp.jsonl")
     kept("evaluate", "g.jsonl", k=2, report_path="again.json")
+    kept("credit measure", "g.jsonl", "asker", skill=0.3, continuations=2, quiet=True)
+    kept("credit score", "g.jsonl", methods="outcome", output_path="g.scores.jsonl", quiet=True)
+    kept("credit compare", "g.measured.jsonl", "g.scores.jsonl", html="credit.html")
     kept("play", "twenty_questions", tasks="twenty-questions", task=11, record="mine.jsonl")
     kept("visualize_dialogue_histories", "runs/a.jsonl", export="a.html")
     kept("view", "runs", export="all.html")

@@ -13,6 +13,7 @@ from sweet_rl.credit.measured import Plan
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.preferences.credit import turn_digest
 from sweet_rl.records import replace_rows
+from sweet_rl.users.server import start_server
 from tests.conftest import ROOT
 
 FIXED = {"target": 0.1, "fixed": 8, "most": 256, "bounds": (0.0, 1.0)}
@@ -210,3 +211,25 @@ def test_candidates_of_a_state_are_played_on(run):
     replace_rows(run.with_name("sampled.jsonl"), sampled)
     with pytest.raises(DataError, match="not the prompt of turn 1"):
         measure("sampled.jsonl", "wild", trajectories="run.jsonl", overwrite=True, **FEW)
+
+
+def test_a_human_behind_a_server_says_again_what_it_said(tmp_path, monkeypatch):
+    """Its address and prompt are those of the record; only what is new is asked."""
+    monkeypatch.chdir(tmp_path)
+    with start_server() as server:
+        flags = {"num_tasks": 2, "quiet": True, "env_base_url": server.base_url, "agent_model": "embedded"}
+        load("simulate_interactions")(
+            "mini:trades=10:test", "run.jsonl", max_tokens=24, device="cpu", **flags
+        )
+        load("evaluate_code")("run.jsonl", workers=1, quiet=True)
+        measure("run.jsonl", "embedded", device="cpu", **FEW)
+    rows, record = (
+        rows_of(tmp_path / "run.measured.jsonl"),
+        json.loads((tmp_path / "run.measured.jsonl.run.json").read_text()),
+    )
+    (human,), (agent,) = record["usage"]["user"].values(), record["usage"]["agent"].values()
+    settings = rows[0]["settings"]
+    assert (settings["max_tokens"], settings["measure"]) == (24, "reward") and settings["user_prompt"]
+    replayed = sum(row["measured"]["before"]["n"] * row["turn_index"] for row in rows)
+    assert human["replies"] < agent["replies"] < human["replies"] + replayed
+    assert all(0 <= row["measured"]["before"]["mean"] <= 1 for row in rows)
