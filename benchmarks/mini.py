@@ -303,6 +303,7 @@ def main() -> None:
         train_tasks=0,
         test_tasks=0,
         dev=False,
+        unsafe_no_sandbox=False,
         jobs=2,
         plan=False,
         markdown=False,
@@ -377,6 +378,7 @@ def _studies(arguments: argparse.Namespace) -> Iterator[Study]:
                 ways=ways,
                 best_of=tuple(map(int, arguments.best_of.split(","))) if arguments.best_of else (),
                 test_split="dev" if arguments.dev else "test",
+                unsafe_no_sandbox=arguments.unsafe_no_sandbox,
                 **fields | {name: number for name, number in chosen.items() if number},
             )
 
@@ -514,8 +516,9 @@ def _run(study: Study, jobs: int) -> None:
         "ways": ",".join(study.ways), "best_of": ",".join(map(str, study.best_of)), "page_tasks": 0,
     }  # fmt: skip
     words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
-    dev = ["--dev"] if study.test_split == "dev" else []
-    subprocess.run([sys.executable, "-m", "sweet_rl", "demo", *words, *dev], check=True)
+    words += ["--dev"] if study.test_split == "dev" else []
+    words += ["--unsafe_no_sandbox"] if study.unsafe_no_sandbox else []
+    subprocess.run([sys.executable, "-m", "sweet_rl", "demo", *words], check=True)
 
 
 if __name__ == "__main__":

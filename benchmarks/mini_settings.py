@@ -126,6 +126,7 @@ def main() -> None:
         test_tasks=0,
         methods=[*PRETRAINED_GRIDS],
         first=99,
+        unsafe_no_sandbox=False,
         folder="outputs/mini/settings",
         jobs=2,
         output=None,
@@ -177,6 +178,7 @@ def _measure(arguments: argparse.Namespace, world: str, rows: Mapping[str, list[
             seed=arguments.seed,
             world=world,
             test_split="dev",
+            unsafe_no_sandbox=arguments.unsafe_no_sandbox,
             **fields | {name: number for name, number in chosen.items() if number},
         )
         first = [recipes.candidates(study), *_critics(study, rows)]

@@ -33,7 +33,7 @@ from tests.conftest import ROOT
 
 def asked(tmp_path, **changes):
     sizes = {"train_tasks": 4, "test_tasks": 2, "dev": False, "markdown": False, "packaged": None}
-    sizes |= {"jobs": 2, "plan": False, "page": None}
+    sizes |= {"jobs": 2, "plan": False, "page": None, "unsafe_no_sandbox": False}
     what = {"agents": None, "seeds": [5], "trades": [1], "ways": "sweet", "best_of": None}
     places = {"folder": str(tmp_path), "output": str(tmp_path / "out.json")}
     return argparse.Namespace(**(sizes | what | places | changes))

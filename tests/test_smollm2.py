@@ -12,7 +12,10 @@ import pytest
 from sweet_rl.chat import SMOLLM2, TokenizerChat, load_tokenizer, model_path
 from sweet_rl.cli import load
 from sweet_rl.runs.facts import digest_of
+from sweet_rl.studies.sweet import recipe
+from sweet_rl.studies.sweet.settings import Study, begun_with
 from sweet_rl.types import Message
+from sweet_rl.users.server import start_server
 
 pytestmark = [
     pytest.mark.smollm2,
@@ -145,3 +148,16 @@ def test_candidates_are_sampled_ranked_and_paired(folder, graded, critic):
         str(folder / "trained.jsonl"), str(folder / "steps.jsonl"), num_pairs=1
     )
     assert {row["task_id"] for row in rows_of(folder / "steps.jsonl")} <= {row["task_id"] for row in turns}
+
+
+def test_a_study_begins_with_the_imitation_of_the_scripted_teacher(folder):
+    with start_server() as human:
+        fields = begun_with(SMOLLM2, folder, jobs=1) | {"demonstrations": 4}
+        study = Study(folder, human=human.base_url, **fields)
+        for step in recipe.beginning(study):
+            step()
+    taught = rows_of(study.path("taught.jsonl"))
+    assert all(turn["input"].startswith("<|im_start|>system") for row in taught for turn in agent_turns(row))
+    (update, *_) = rows_of(study.path("warm_start") / "metrics.jsonl")
+    assert update["grad_norm"] > 0
+    assert load_tokenizer(study.agent).chat_template == load_tokenizer(SMOLLM2).chat_template

@@ -9,7 +9,7 @@ from sweet_rl.chat import EMBEDDED
 from sweet_rl.cli.stage import recorded, stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Only, flag, group, listed
-from sweet_rl.flags.models import Agent, Iterations, Skill
+from sweet_rl.flags.models import Agent, Iterations, NoSandbox, Skill
 from sweet_rl.flags.shared import Jobs, OutputDir, Overwriting, Seeded, WorldName
 from sweet_rl.studies.reflect.worlds import MAIN_METHODS, METHODS, USUAL, WORLDS
 from sweet_rl.studies.sweet.settings import ALL_WAYS, MAIN_WAYS, REAL_WAYS, Study, begun_with, is_pretrained
@@ -26,7 +26,7 @@ class StudyFlags(OutputDir, Jobs, Overwriting):
 
 
 @group("The study")
-class DemoFlags(StudyFlags, Agent, WorldName, Seeded):
+class DemoFlags(StudyFlags, Agent, WorldName, Seeded, NoSandbox):
     num_train_tasks: int | None = flag(
         None,
         "training tasks, each played four times; with fewer than 20, a critic distinguishes too few turns for a policy to learn from. "
@@ -139,6 +139,7 @@ def demo(flags: DemoFlags, /) -> None:
             ways=flags.named_ways(),
             best_of=flags.numbers_of_turns(),
             test_split="dev" if flags.dev else "test",
+            unsafe_no_sandbox=flags.unsafe_no_sandbox,
             **fields,
         )
         if study.page_tasks and (lacking := why_no_pages(study)):

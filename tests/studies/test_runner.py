@@ -194,6 +194,13 @@ def test_a_pretrained_model_imitates_first_and_what_is_computed_at_once_follows_
     assert steps["critic_outcomes"].flags["dataset"] == study.path("pairs_shuffled.jsonl")
     assert steps["sweet_outcomes.ranked.jsonl"].words[2] == str(study.path("critic_outcomes"))
     assert steps["sweet_untrained.ranked.jsonl"].words[2] == study.agent
+    bare = [
+        step
+        for chains in rounds(replace(study, unsafe_no_sandbox=True))
+        for chain in chains
+        for step in chain
+    ]
+    assert {step.flags.get("unsafe_no_sandbox") for step in bare if step.run == "evaluate_code"} == {True}
 
 
 def test_another_port_of_the_human_is_no_other_setting_but_another_agent_is_another_input(study, tmp_path):

@@ -79,7 +79,7 @@ def _generate(study: Study, tasks: Path, split: str, number: int, seed: int) -> 
 def _offline(study: Study) -> Chain:
     pairs, guarded = study.path("pairs.jsonl"), study.path("pairs_guarded.jsonl")
     dialogues = (str(study.dialogues),)
-    grade = {"k": study.repeats, "overwrite": True, "quiet": True}
+    grade = {"k": study.repeats, "overwrite": True, **study.grading}
     hidden = {"preference_path": pairs, "ground_truth_preference_path": study.path("pairs_hidden.jsonl")}
     guards = {"hard_negatives": settings.GUARDS["hard_negatives"], "preference_path": guarded}
     return (
@@ -158,7 +158,7 @@ def _measure(study: Study, name: str, model: str | None = None, flags: Flags | N
     output = study.measured(name)
     return (
         _simulate(study, model or str(study.path(name)), study.path("test.jsonl"), output, 1, flags),
-        call("evaluate_code", study.path(f"{name}.test.report.json"), (str(output),), {"quiet": True}),
+        call("evaluate_code", study.path(f"{name}.test.report.json"), (str(output),), study.grading),
     )
 
 

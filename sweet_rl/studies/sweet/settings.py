@@ -97,6 +97,7 @@ class Study:
     pretrained: str = ""
     demonstrations: int = 0
     threads: int = 1
+    unsafe_no_sandbox: bool = False
 
     def path(self, name: str) -> Path:
         return self.folder / f"{self.prefix}{name}"
@@ -107,6 +108,10 @@ class Study:
 
         found: int | None = world_of(self.world).fields.get(TRADES)
         return found
+
+    @property
+    def grading(self) -> dict[str, bool]:
+        return {"quiet": True} | ({"unsafe_no_sandbox": True} if self.unsafe_no_sandbox else {})
 
     @property
     def dialogues(self) -> Path:
