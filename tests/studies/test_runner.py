@@ -168,7 +168,7 @@ def test_rounds_begin_with_the_longest_and_rivals_learn_from_the_same_dialogues(
 
 @pytest.mark.parametrize(
     ("gib", "jobs", "tokens", "cache"),
-    [(0, 2, 1024, None), (140, 4, 32768, 8.75), (24, 1, 16384, 6), (8, 2, 2048, 1)],
+    [(0, 2, 1024, None), (140, 4, 32768, 8.75), (140, 1, 32768, 8.75), (24, 2, 4096, 1.5)],
 )
 def test_a_pretrained_model_imitates_first_and_what_is_computed_at_once_follows_from_memory(
     gib, jobs, tokens, cache, study, tmp_path, monkeypatch

@@ -213,8 +213,8 @@ def is_pretrained(agent: str) -> bool:
 def begun_with(agent: str, folder: str | Path, jobs: int) -> dict[str, Any]:
     """The fields of a `Study` in a folder that say what its agent is, and whatever follows from that.
 
-    A pretrained model's study has a size for a GPU's quarter of an hour, or for two cores' night. A GPU's memory, of which
-    each of the `jobs` has its share, decides how many tokens are computed at once.
+    A pretrained model's study has a size for a GPU's quarter of an hour, or for two cores' night. A quarter of a GPU's
+    memory decides how many tokens are computed at once, whatever `jobs` are: other settings would run everything again.
     """
     if not is_pretrained(agent):
         return {"agent": agent}
@@ -226,7 +226,7 @@ def begun_with(agent: str, folder: str | Path, jobs: int) -> dict[str, Any]:
     found: dict[str, Any] = {"agent": str(Path(folder) / "warm_start"), "pretrained": agent, "page_tasks": 0}
     found["threads"] = max(1, (os.cpu_count() or 1) // jobs)
     sampling = {"max_tokens": 96}
-    if torch.cuda.is_available() and (share := gpu_bytes() / 2**30 / jobs):
+    if torch.cuda.is_available() and (share := gpu_bytes() / 2**30 / 4):
         tokens = 2 ** min(15, int(math.log2(1000 * share)))  # 32,768 take 33 GB
         own = replace(
             PRETRAINED,
