@@ -12,6 +12,7 @@ ARCHER_OUT ?= outputs/demo_archer
 REFLECT_OUT ?= outputs/demo_reflect
 REAL_OUT ?= outputs/demo_real
 GPU_OUT ?= outputs/bench-gpu
+MINUTES ?= 40
 PIP := pip install --quiet --disable-pip-version-check
 
 .PRECIOUS: $(INTEGRATIONS)/%/.installed
@@ -186,9 +187,9 @@ bench-training: install $(VLLM_VENV)/.installed  ## training and ranking beside 
 	$(BIN)/python benchmarks/ranking.py --vllm $(VLLM_VENV)/bin/python
 	$(BIN)/python benchmarks/scaling.py --plot docs/images/scaling.png
 
-bench-gpu: install  ## one GPU, 40 minutes, part by part; again: goes on (docs/performance.md); VLLM_PYTHON=... for vLLM
+bench-gpu: install  ## one GPU, MINUTES=40, parts of 7 at most; again: goes on (docs/performance.md); VLLM_PYTHON=... for vLLM
 	$(BIN)/$(PIP) -c constraints.txt -e '.[bench,quantization]'
-	$(BIN)/python benchmarks/gpu.py $(GPU_OUT) $(if $(VLLM_PYTHON),--vllm $(VLLM_PYTHON))
+	$(BIN)/python benchmarks/gpu.py $(GPU_OUT) --minutes $(MINUTES) $(if $(VLLM_PYTHON),--vllm $(VLLM_PYTHON))
 
 clean:  ## remove what `make install` and the tests made
 	rm -rf $(VENV) $(VLLM_VENV) $(LLAMA_VENV) $(INTEGRATIONS) outputs build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

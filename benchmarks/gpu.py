@@ -176,11 +176,12 @@ def _of_others(of: dict[str, Any], vllm: str | None) -> list[Part]:
             for server in servers
         ),
         *(
-            Part(f"archer: {name}", "_gpu_use:archer", {**archer, "side": side}, MOST_SECONDS)
-            for name, side in (
-                ("ours", "ours"),
-                ("ours, causal critic", "causal"),
-                ("published arithmetic", "plain"),
+            Part(f"archer: {name}", "_gpu_use:archer", {**archer, "side": side, **more}, MOST_SECONDS)
+            for name, side, more in (
+                ("ours", "ours", {}),
+                ("ours, 32,768 tokens at once", "ours", {"max_tokens_per_batch": 32_768}),
+                ("ours, causal critic", "causal", {}),
+                ("published arithmetic", "plain", {}),
             )
         ),
         Part("reflect", "_gpu_use:reflect", reflect, MOST_SECONDS),

@@ -184,7 +184,7 @@ def read(
 ) -> Tensor:
     """One forward pass over the segments' tokens; logits [I, V] behind the segments that are asked."""
     reading = Reading(slots, segments, model.device)
-    last_I = reading.last_of(asked)
+    last_I = sent(reading.last_I[asked], model.device)
     keeps = _keeps(type(model).forward)
     config = model.config.get_text_config()
     before = config._attn_implementation
@@ -263,8 +263,8 @@ class PrefixCache:
         self._max_rows, self._max_texts, self._max_bytes = max_rows, max_texts, max_bytes
         self._working: list[Text] = []
         self._resting: dict[bytes, Text] = {}  # by prompt, those first that were used longest ago
-        self._sorted: list[Text] = []  # all of them by their tokens, as they were
-        self._tokens = 0  # of those at work, then
+        self._sorted: list[Text] = []  # all of them by their tokens, if they are `_in_order`
+        self._in_order = True
         self._free: list[int] = []
         self._copies: dict[int, tuple[int, int]] = {}  # of slots, by their targets: source and places
 
@@ -278,8 +278,9 @@ class PrefixCache:
         """
         wanted = array("q", prompt_ids[:-1])
         best, known, coming = None, 0, 0
-        if self._tokens != (tokens := sum(len(text.ids) for text in self._working)):
+        if not self._in_order:
             self._sorted.sort(key=_ids)
+            self._in_order = True
         place = bisect_left(self._sorted, wanted, key=_ids)
         # what begins alike is sorted side by side: the further away, the less is shared
         for way in (range(place, len(self._sorted)), range(place - 1, -1, -1)):
@@ -305,7 +306,6 @@ class PrefixCache:
         text.ids, text.read, text.prompt, text.at_work = array("q", prompt_ids), known, len(prompt_ids), True
         self._working.append(text)
         insort(self._sorted, text, key=_ids)
-        self._tokens = tokens + len(prompt_ids)
         return text
 
     def fork(self, text: Text) -> Text:
@@ -314,13 +314,13 @@ class PrefixCache:
         self._copy(text.slot, other.slot, text.read)
         self._working.append(other)
         self._sorted.append(other)
-        self._tokens = -1  # sorted no longer
+        self._in_order = False
         return other
 
     def release(self, text: Text) -> None:
         """Nobody writes this text any more. Of several behind the same prompt the last one is kept."""
         self._working.remove(text)
-        self._tokens = -1
+        self._in_order = False
         if not text.read or self._max_bytes <= 0:
             self._drop(text)
             return
@@ -351,7 +351,8 @@ class PrefixCache:
         self._copies.clear()
 
     def make_room(self, places: int) -> None:
-        """Let every slot have so many places, and what is to be there."""
+        """Let every slot have so many places, and what is to be there; texts may grow from now on."""
+        self._in_order = False
         self._make_copies()
         if places > self.slots.places:
             self._resize(self.slots.slots, max(places + -places % 16, 2 * self.slots.places, _FIRST_PLACES))

@@ -114,17 +114,13 @@ class Reading:
         self._slots, self._device = slots, device
         self._slot_I, self._begin_I, self._end_I = np.array(segments, dtype=np.int64).T
         self._length_I = self._end_I - self._begin_I
-        stop_I = self._length_I.cumsum()
-        self._first_I = stop_I - self._length_I
-        """The place in the row of each segment's first token."""
-        places_N = np.arange(stop_I[-1]) + (self._begin_I - self._first_I).repeat(self._length_I)
+        self.last_I = self._length_I.cumsum() - 1
+        """The place in the row of each segment's last token."""
+        self._first_I = self.last_I + 1 - self._length_I
+        places_N = np.arange(self.last_I[-1] + 1) + (self._begin_I - self._first_I).repeat(self._length_I)
         self.places_N, self._slot_N = sent(np.stack([places_N, self._slot_I.repeat(self._length_I)]), device)
         """The place of each token in its text, and its slot."""
         self._plans: dict[tuple[Any, ...], tuple[list[_Call], slice | Tensor]] = {}
-
-    def last_of(self, segments: Sequence[int]) -> Tensor:
-        """The places in the row of the last tokens of some segments."""
-        return sent((self._first_I + self._length_I - 1)[segments], self._device)
 
     def attend(
         self, layer: int, query_NHGD: Tensor, like_NHD: tuple[Tensor, Tensor], scale: float, window: int

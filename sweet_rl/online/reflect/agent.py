@@ -75,8 +75,11 @@ def sampling_logps(logits_SV: Tensor, how: Sampling) -> Tensor:
     """What is sampled from: first the temperature, then the `top_k` likeliest, then the fewest that have `top_p` together."""
     logps_SV = logits_SV.float() / how.temperature
     every_S = logps_SV.new_ones(len(logps_SV))
-    logps_SV = keep_likeliest(logps_SV, how.top_k * every_S.long())
-    return keep_nucleus(logps_SV, how.top_p * every_S, every_S).log_softmax(dim=-1)
+    if how.top_k:  # asking for nothing would have a GPU waited for
+        logps_SV = keep_likeliest(logps_SV, how.top_k * every_S.long())
+    if how.top_p < 1:
+        logps_SV = keep_nucleus(logps_SV, how.top_p * every_S, every_S)
+    return logps_SV.log_softmax(dim=-1)
 
 
 class KeptPasses:
@@ -258,11 +261,10 @@ class Agent:
                     numbers = [going[at] for at in batch]
                     draws_B = draws_BT[numbers, turn].to(self.device)
                     places_B = choose(logps_BV, torch.ones_like(draws_B), draws_B)
-                    numbers_2B = torch.stack(
-                        [logps_BV.gather(1, places_B[:, None])[:, 0], entropy_of(logps_BV)]
-                    )
-                    totals_2B[:, numbers] += numbers_2B.double().cpu()
-                    for number, token in zip(numbers, places_B.tolist(), strict=True):
+                    told = (places_B, logps_BV.gather(1, places_B[:, None])[:, 0], entropy_of(logps_BV))
+                    told_3B = torch.stack([one.double() for one in told]).cpu()
+                    totals_2B[:, numbers] += told_3B[1:]
+                    for number, token in zip(numbers, told_3B[0].long().tolist(), strict=True):
                         written[number].append(token)
                 going = [n for n in going if self.labels is not None or written[n][-1] not in self._end_ids]
         for one, ids in zip(examples, written, strict=True):
