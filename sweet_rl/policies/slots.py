@@ -140,15 +140,17 @@ class Reading:
     def _call(self, call: _Call, memory: tuple[Tensor, Tensor], query_NHGD: Tensor, scale: float) -> Tensor:
         """What the tokens of a call find [L x n, H, G, D], those that fill up included."""
         rows, tokens, (heads, groups, width) = call.rows, call.tokens, query_NHGD.shape[1:]
-        query_LHGnD = query_NHGD[call.at].view(rows, tokens, heads, groups, width).permute(0, 2, 3, 1, 4)
+        query = query_NHGD[call.at]
         keys, values = (states_SHCD[call.slots, :, call.places] for states_SHCD in memory)
-        alone = rows == 1 < tokens
-        if alone:
+        if tokens == 1:
+            return scaled_dot_product_attention(query, keys, values, call.mask_L1MT, scale=scale)
+        query_LHGnD = query.view(rows, tokens, heads, groups, width).permute(0, 2, 3, 1, 4)
+        if rows == 1:
             query = query_LHGnD[0]
             keys, values = (one.transpose(0, 1).expand(-1, groups, -1, -1) for one in (keys, values))
         else:  # keys are read once for all heads of a group
             query = query_LHGnD.reshape(rows, heads, groups * tokens, width)
-        causal = alone and call.mask_L1MT is None
+        causal = call.mask_L1MT is None
         found = scaled_dot_product_attention(
             query, keys, values, call.mask_L1MT, is_causal=causal, scale=scale
         )
@@ -215,9 +217,9 @@ class Reading:
             return read * (queries + 2 * copies) + own * (1 + 2 * copies)
 
         alike: list[list[int]] = []
-        kind_I2 = np.ceil(np.log2([self._length_I, self._end_I])).T
-        for kind in np.unique(kind_I2, axis=0):
-            texts = np.flatnonzero((kind_I2 == kind).all(axis=1)).tolist()
+        kind_I = np.array([64, 1]) @ np.ceil(np.log2([self._length_I, self._end_I]))
+        for kind in np.unique(kind_I):
+            texts = np.flatnonzero(kind_I == kind).tolist()
             before = alike[-1] if alike else []
             both = before + texts
             if before and cost(both, len(both)) < cost(before, len(before)) + cost(texts, len(texts)):
