@@ -288,8 +288,9 @@ HABITS = {  # What the third kind of table shows of every method
     "auc_useful_early": "useful above early",
     "auc_useless_early": "useless above early",
     "right_pairs": "right pairs",
-    "wrong_pairs": "wrong pairs",
+    "wrong_pairs": "wrong pairs, %",
 }
+SCALES = {"wrong_pairs": 100}
 
 
 def main() -> None:
@@ -415,7 +416,11 @@ def markdown(full: FullStudy) -> str:
     real = any(seed.won for seeds in full.seeds.values() for seed in seeds.values())
     if real:
         fallen = [_success(seeds, "sweet_wrong", "warm_start") for seeds in full.seeds.values()]
-        tables.append(_table("difference", heads, [("wrong solution minus warm start", fallen)]))
+        tables += (
+            [_table("difference", heads, [("wrong solution minus warm start", fallen)])]
+            if any(fallen)
+            else []
+        )
         counted = (f"K = {trades}: {_counted(seeds)}" for trades, seeds in full.seeds.items())
         made = full.results().provenance.items()
         tables[:0] = ["; ".join(counted), "; ".join(f"{name}: {value}" for name, value in made)]
@@ -423,7 +428,7 @@ def markdown(full: FullStudy) -> str:
         of_one = replace(full, seeds={trades: seeds})
         habits = [measure for measure in HABITS if measure != "wrong_pairs" or real]
         rows = [
-            (title, [_shown(*_over(of_one, name, measure), 1, bare=True) for measure in habits])
+            (title, [_shown(*_over(of_one, name, each), SCALES.get(each, 1), bare=True) for each in habits])
             for name, title in _titled()
         ]
         tables.append(_table(f"K = {trades}", [HABITS[measure] for measure in habits], rows))

@@ -104,12 +104,12 @@ def test_the_tables_of_the_docs_by_hand():
 
 def test_a_single_seed_has_intervals_over_its_tasks_and_several_have_them_over_seeds(tmp_path):
     """By hand: of four tasks three and two are solved; the third episode of the start failed."""
-    numbers = {"sweet": {"success": 0.75, "wrong_pairs": 0.01}, "warm_start": {"success": 1 / 3}}
+    numbers = {"sweet": {"success": 0.75, "wrong_pairs": 0.007}, "warm_start": {"success": 1 / 3}}
     one = Seed(numbers, MADE, {"sweet": "1110", "warm_start": "10-0"})
     full = FullStudy({}, {10: {6: one}})
     write_full_study(tmp_path / "real.json", full)
     assert read_full_study(tmp_path / "real.json") == full
-    counted, made, success, less, _, habits = mini.markdown(full).split("\n\n")
+    counted, made, success, less, habits = mini.markdown(full).split("\n\n")
     assert counted == "K = 10: 1 seed (intervals over its 4 test tasks)"
     assert made == "warm start: embedded (a1); day: 2026-11-23"
     # standard error of 1, 1, 1, 0: 0.25, t for three degrees of freedom 3.182; of 1, 0, 0: 1/3 and 4.303
@@ -118,7 +118,7 @@ def test_a_single_seed_has_intervals_over_its_tasks_and_several_have_them_over_s
         "| SWEET-RL | 75.0 [0.0, 100.0] |",
     ]
     assert less.splitlines()[2:] == ["| warm start | 33.3 [-100.0, 100.0] |"]  # of 0, 1 and 0
-    assert habits.splitlines()[-1] == "| SWEET-RL |  |  |  |  |  |  |  | 0.01 |"
+    assert habits.splitlines()[-1] == "| SWEET-RL |  |  |  |  |  |  |  | 0.7 |"
     (part,) = full.comparisons()
     assert part.text == "mini:trades=10, 1 seed (intervals over its 4 test tasks)."
     (claim,) = part.claims
