@@ -155,6 +155,25 @@ def test_the_faults_are_found_in_other_shapes_too():
         for row, values, turns in zip(two[at : at + 2], own, LENGTHS, strict=False):
             row["advantages"] = spread(values, turns)
     assert "depends on how long the episode goes on" in " ".join(checked(two))
+    alone = []  # of two repeats, whose order is right: only the biased formula itself tells
+    for own, method in (([[1.0, 0.5, 0.0], [0.0]], mt_grpo_biased), ([[1.0, 0.5, 0.0], [0.0]], mt_grpo)):
+        values = method([Steps(tuple(paid), ()) for paid in own], 1.0)
+        turns = [[2, 2, 2], [2]]
+        columns = zip(own, values, turns, strict=True)
+        alone.append(
+            [
+                {
+                    "uid": "a",
+                    "responses": [7] * 5 * len(t),
+                    "response_mask": tokens(t),
+                    "turn_rewards": paid,
+                    "advantages": spread(v, t),
+                }
+                for paid, v, t in columns
+            ]
+        )
+    assert "depends on how long" in checked(alone[0])[0]
+    assert checked(alone[1]) == []
     rows = outcomes(broken=False)
     for task, rewards in enumerate(REWARDS):
         counts = [(sum(paid), sum(turns)) for paid, turns in zip(rewards, LENGTHS, strict=True)]

@@ -387,3 +387,15 @@ def test_the_room_is_called_as_the_package_offers_it(models, saved):
     assert callable(sweet_rl.credit)
     (one, *_) = sweet_rl.credit(load_trajectories(saved)[:1], models["critic"])
     assert len(one) == 2
+
+
+def test_a_state_that_two_turns_share_is_read_once(models, tmp_path):
+    replace_rows(tmp_path / "three.jsonl", trajectories(1, turns=3))
+    found = scored(tmp_path / "three.jsonl", "trace", agent=models["policy"])
+    (one,) = load_trajectories(tmp_path / "three.jsonl")
+    texts = [turn.input for turn in one.dialogue_history if turn.role == "assistant"]
+    ids = [
+        tiny_tokenizer()(text, add_special_tokens=False)["input_ids"]
+        for text in (*texts, one.task.ground_truth)
+    ]
+    assert sum(row["cost"]["trace"] for row in found.values()) == sum(map(len, ids)) + 2 * len(ids[-1])
