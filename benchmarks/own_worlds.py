@@ -2,7 +2,8 @@
 
 A seed has its own policy to begin with, demonstrations, dialogues and trainings; the tasks are the world's. Nothing is tuned here:
 settings are those of `learn`, which tries them on development tasks. What is reported is of test tasks, paired with the start.
-A run that a gate stopped is shown with the gate's reason.
+A run that a gate stopped is shown with the gate's reason. The method `shuffled` breaks the cause on purpose: what `sweet` ran last, with
+the critic's scores of each turn's candidates shuffled among them.
 
 Run: python benchmarks/own_worlds.py [--worlds meeting,number] [--methods sweet,archer] [--seeds 5] [--minutes 15] [--steps 600]
      [--jobs 2] [--folder outputs/own_worlds] [--output benchmarks/results/own_worlds.json] [--markdown]
@@ -12,20 +13,25 @@ Run: python benchmarks/own_worlds.py [--worlds meeting,number] [--methods sweet,
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from _measure import flags, save, show
 
-from sweet_rl.statistics import mean_of
+from sweet_rl.learning.gates import compared
+from sweet_rl.records import load_trajectories, read_rows, replace_file, replace_rows
+from sweet_rl.statistics import mean_of, mean_over_tasks
 
 WORLDS = {"meeting": 32, "number": 32, "notice": 64}  # tokens of a turn
-METHODS = ["sweet", "archer", "dpo", "rft"]
+METHODS = ["sweet", "archer", "dpo", "rft", "shuffled"]
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples" / "worlds"
 
 
@@ -38,6 +44,42 @@ def run(log: Path, *words: object) -> str:
     return log.read_text().strip().splitlines()[-1] if done.returncode else ""
 
 
+def shuffle(at: Path) -> str:
+    """What `sweet` ran last in a folder, with shuffled scores; what went wrong."""
+    sweet, output, rng = at / "sweet", at / "shuffled", Random(0)
+    output.mkdir(exist_ok=True)
+    rows = [row for _, row in read_rows(sweet / "ranked.jsonl")]
+    for row in rows:
+        scores = dict(
+            zip(row["additional_outputs"], row["judge_result"], strict=True)
+        )  # equal texts have one
+        shuffled = dict(zip(scores, rng.sample(list(scores.values()), len(scores)), strict=True))
+        row["judge_result"] = [shuffled[text] for text in row["additional_outputs"]]
+    replace_rows(output / "ranked.jsonl", rows)
+    policy = (sweet / "policy").resolve()
+    for record in ("turn_pairs.jsonl.run.json", f"{policy.name}/run.json", "policy.test.jsonl.run.json"):
+        command = json.loads((sweet / record).read_text())["command"].replace(f"{sweet}/", f"{output}/")
+        words = shlex.split(command.replace(f"{output}/tasks", f"{sweet}/tasks"))[1:]
+        if failed := run(at / "shuffled.log", *words):
+            return failed
+    before, after = (
+        by_task(folder / f"{name}.test.jsonl") for folder, name in ((sweet, "start"), (output, "policy"))
+    )
+    found = compared(after, before)
+    start, mean = (mean_over_tasks(list(one.values())).mean for one in (before, after))
+    numbers = {"start": start, "policy": mean, "difference": found.mean, "low": found.low, "high": found.high}
+    replace_file(output / "report.json", [json.dumps(numbers, indent=1).encode()])
+    return ""
+
+
+def by_task(path: Path) -> dict[str, list[float]]:
+    """The returns of a file's episodes, by task."""
+    found = defaultdict[str, list[float]](list)
+    for one in load_trajectories(path):
+        found[one.task.task_id].append(one.reward or 0.0)
+    return found
+
+
 def played(
     folder: Path, world: str, seed: int, methods: Sequence[str], minutes: float, steps: int
 ) -> Iterator[dict[str, Any]]:
@@ -48,7 +90,9 @@ def played(
     for method in methods:
         report = at / method / "report.json"
         words = ("learn", name, start, at / method, "--method", method, "--minutes", minutes, *same)
-        stopped = unable or ("" if report.exists() else run(at / f"{method}.log", *words))
+        stopped = unable
+        if not stopped and not report.exists():
+            stopped = shuffle(at) if method == "shuffled" else run(at / f"{method}.log", *words)
         cell = {"world": world, "seed": seed, "method": method}
         yield ({"stopped": stopped} if stopped else json.loads(report.read_text())) | cell
         print(f"{world} {seed} {method}: {stopped or report.read_text()}", flush=True)
