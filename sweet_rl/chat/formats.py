@@ -15,6 +15,7 @@ import logging
 import os
 import re
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -128,7 +129,7 @@ class TokenizerChat:
                 entry["content"] = [{"type": "text", "text": entry["content"]}]
         options: dict[str, Any] = {"add_generation_prompt": open_turn, "tokenize": False}
         try:
-            with _bounded():
+            with _WATCHDOG.watching():
                 prompt = str(self.tokenizer.apply_chat_template(entries, **options))
             if len(prompt) <= LARGEST:
                 return prompt
@@ -168,29 +169,49 @@ def _limit_operators() -> None:
     SandboxedEnvironment.call_binop = limited  # type: ignore[method-assign]
 
 
-@contextmanager
-def _bounded() -> Iterator[None]:
-    """A block in which a template is rendered: another thread raises `RanAway` in it when its time is over."""
-    _limit_operators()
-    thread, stop = ctypes.c_ulong(threading.get_ident()), ctypes.pythonapi.PyThreadState_SetAsyncExc
-    over = threading.Event()
+class _Watchdog:
+    """One thread for all renderings: it raises `RanAway` in those whose time is over, and ends when there are none."""
 
-    def end() -> None:
-        over.set()
-        stop(thread, ctypes.py_object(RanAway))
+    def __init__(self) -> None:
+        self._lock, self._thread = threading.Lock(), threading.Thread()
+        self._until: dict[int, float] = {}  # by thread, of those that render
 
-    timer = threading.Timer(SECONDS, end)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    except RanAway:
-        over.clear()
-        raise
-    finally:
-        timer.cancel()
-        if over.is_set():  # it came too late; done every time, the interpreter would look for it from then on
-            stop(thread, None)
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """A block in which a template is rendered."""
+        _limit_operators()
+        thread = threading.get_ident()
+        with self._lock:
+            self._until[thread] = time.monotonic() + SECONDS
+            if not self._thread.is_alive():  # nor is it after a fork
+                self._thread = threading.Thread(target=self._watch, daemon=True)
+                self._thread.start()
+        stopped = False
+        try:
+            yield
+        except RanAway:
+            stopped = True
+            raise
+        finally:
+            with self._lock:
+                over = self._until.pop(thread, None) is None
+            if over and not stopped:  # it came too late
+                _raise_in(ctypes.c_ulong(thread), None)
+
+    def _watch(self) -> None:
+        while True:
+            time.sleep(SECONDS / 20)
+            with self._lock:
+                for thread in [one for one, until in self._until.items() if until < time.monotonic()]:
+                    del self._until[thread]
+                    _raise_in(ctypes.c_ulong(thread), ctypes.py_object(RanAway))
+                if not self._until:
+                    self._thread = threading.Thread()  # the next rendering starts another
+                    return
+
+
+_WATCHDOG = _Watchdog()
+_raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
 
 
 class InstructedChat:

@@ -2,6 +2,8 @@
 
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
+from threading import Thread
 
 import pytest
 
@@ -168,6 +170,21 @@ def test_it_is_stopped(tokenizer, name, monkeypatch):
     with pytest.raises(UsageError, match=r"The chat template of '.*agent' runs away: .*chat_template\.jinja"):
         TokenizerChat(tokenizer)
     assert time.monotonic() - started < 20
+
+
+def test_one_thread_stops_those_that_run_away_side_by_side_and_waits_for_many_in_turn(tokenizer, monkeypatch):
+    chat, started, start = TokenizerChat(tokenizer), [], Thread.start
+    monkeypatch.setattr(Thread, "start", lambda self: (started.append(self), start(self)))
+    began = time.monotonic()
+    for _ in range(300):
+        chat.render([USER])
+    assert len(started) <= 2 + (time.monotonic() - began) / (formats.SECONDS / 20)
+    monkeypatch.setattr(formats, "SECONDS", 0.5)
+    tokenizer.chat_template = TEMPLATES["a range of a range"]
+    with ThreadPoolExecutor(2) as pool:
+        ways = [pool.submit(chat.render, [USER]) for _ in range(2)]
+        assert all("takes more than 0.5 s" in str(one.exception(20)) for one in ways)
+    assert not formats._WATCHDOG._until
 
 
 def test_what_templates_reckon_with_is_as_it_was(tokenizer):
