@@ -1,6 +1,6 @@
 """Everything that one GPU can show, part by part: `make bench-gpu`, 40 minutes at most, nothing downloaded.
 
-Parity of each attention and precision with the CPU; DPO steps at the shapes of Llama 1B and 8B (ours, TRL,
+Parity of each attention and precision with the CPU; DPO steps at the shapes of SmolLM2, Llama 1B and 8B (ours, TRL,
 published layout) with MFU on distinct tokens, and the largest history of each; ranking and sampling in
 process and by vLLM; updates of ArCHer and Reflect-RL. Models are made from a config and a seed.
 

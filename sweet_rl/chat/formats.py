@@ -182,10 +182,10 @@ class _Watchdog:
         _limit_operators()
         thread = threading.get_ident()
         with self._lock:
-            self._until[thread] = time.monotonic() + SECONDS
             if not self._thread.is_alive():  # nor is it after a fork
                 self._thread = threading.Thread(target=self._watch, daemon=True)
                 self._thread.start()
+            self._until[thread] = time.monotonic() + SECONDS
         stopped = False
         try:
             yield
@@ -195,7 +195,8 @@ class _Watchdog:
         finally:
             with self._lock:
                 over = self._until.pop(thread, None) is None
-            if over and not stopped:  # it came too late
+            if over and not stopped:
+                # It came too late. Done every time, the interpreter would look for it from then on.
                 _raise_in(ctypes.c_ulong(thread), None)
 
     def _watch(self) -> None:

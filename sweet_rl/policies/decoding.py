@@ -134,7 +134,7 @@ class Decoder:
 
 
 def sent(numbers: Any, device: torch.device) -> Tensor:
-    """Numbers of the host as a tensor on a device, which nobody waits for."""
+    """Numbers of the host as a tensor on a device, without waiting for the copy."""
     tensor = torch.as_tensor(numbers)
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 

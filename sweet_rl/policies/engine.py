@@ -152,9 +152,8 @@ class Engine:
         draws = [row.draws[len(row.token_ids)] for row in rows.values()]
         draws_R = sent(np.array(draws), logps_RV.device)
         written = write_tokens(logps_RV, [row.request for row in rows.values()], draws_R)
-        tokens, logprobs = torch.stack(
-            [one.double() for one in written]
-        ).tolist()  # a GPU is waited for here only
+        # a GPU is waited for here only
+        tokens, logprobs = torch.stack([one.double() for one in written]).tolist()
         finished = []
         going: dict[Text, dict[int, list[_Row]]] = {text: {} for text in texts}
         for (number, row), token, logprob in zip(rows.items(), map(int, tokens), logprobs, strict=True):

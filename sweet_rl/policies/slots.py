@@ -59,8 +59,7 @@ class Slots:
             resized = [one.new_zeros(slots, one.shape[1], places, one.shape[3]) for one in layer]
             filled = min(self.places, places)
             for states_SHCD, new_SHCD in zip(layer, resized, strict=True):
-                for target, source in enumerate(kept):
-                    new_SHCD[target, :, :filled] = states_SHCD[source, :, :filled]
+                new_SHCD[: len(kept), :, :filled] = states_SHCD[list(kept), :, :filled]
             self._layers[number] = resized[0], resized[1]
         self.slots, self.places = slots, places
 

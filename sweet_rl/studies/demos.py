@@ -112,7 +112,7 @@ def demo(flags: DemoFlags, /) -> None:
     """Run SWEET-RL and its baselines from scratch: dialogues, critic, candidates, pairs, policies, report.
 
     Needs no GPU, no download and no key, and takes less than four minutes on two cores; with --agent smollm2
-    it is made for a GPU and a quarter of an hour, or for two cores and a night. The embedded agent
+    it is sized for a quarter of an hour on one GPU, or a night on two cores. The embedded agent
     talks to the scripted human over HTTP, and the sandbox grades its dialogues. All methods learn from the
     same dialogues: rejection fine-tuning, DPO on whole dialogues, and SWEET-RL in three variants. If a
     browser is installed, scripted designers also draw a few web pages (Frontend Design). Each command is

@@ -134,7 +134,7 @@ def _looked_at(study: Study, name: str, model: str) -> Chain:
     """Some test dialogues of the agent, with the critic's view of every turn."""
     sampled, ranked = f"{name}.seen.sampled.jsonl", study.path(f"{name}.seen.jsonl")
     words = (str(study.path(sampled)), str(ranked), str(study.path("critic")))
-    flags = {"advantage": "paper", "reference_model": study.agent, **_RESUMED}
+    flags = {"advantage": "paper", "reference_model": study.agent, **_RESUMED, **study.settings.ranking}
     some = _sample(study, model, study.measured(name), sampled, min(1.0, 24 / study.test_tasks))
     return some, call("rank_best_of_n", ranked, words, flags)
 

@@ -213,7 +213,7 @@ def is_pretrained(agent: str) -> bool:
 def begun_with(agent: str, folder: str | Path, jobs: int) -> dict[str, Any]:
     """The fields of a `Study` in a folder that say what its agent is, and whatever follows from that.
 
-    A pretrained model's study has a size for a GPU's quarter of an hour, or for two cores' night. A quarter of a GPU's
+    Of a pretrained model it is sized for a quarter of an hour on one GPU, or a night on two cores. A quarter of a GPU's
     memory decides how many tokens are computed at once, whatever `jobs` are: other settings would run everything again.
     """
     if not is_pretrained(agent):
