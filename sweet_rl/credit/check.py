@@ -11,12 +11,12 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from math import fsum
 from statistics import fmean, pstdev, stdev
 from typing import Any, Literal, NamedTuple
 
-from sweet_rl.credit.methods import Steps, mt_grpo_biased, returns_to_go
+from sweet_rl.credit.methods import Steps, mt_grpo, mt_grpo_biased, returns_to_go
 from sweet_rl.errors import DataError
 from sweet_rl.types import Json, Trajectory
 
@@ -80,13 +80,21 @@ def read_row(line: int, row: Mapping[str, Json], path: str) -> Iterator[Row]:
     """The rows that a line holds: one, or those of an episode of traces or of a reply of `serve_credit`.
 
     Raises:
-        DataError: it does not say which tokens are the agent's.
+        DataError: it does not say which tokens are the agent's, or has something else than numbers.
     """
-    for place, inner in enumerate([*(row.get("traces") or ()), *(row.get("dialogues") or ())]):
-        beside = {"advantages": row["advantages"][place]} if "dialogues" in row else {}
-        yield from read_row(line, {"task_id": f"{line}.{place}", **inner, **beside}, path)
-    if "traces" in row or "dialogues" in row:
-        return
+    try:
+        for place, inner in enumerate([*(row.get("traces") or ()), *(row.get("dialogues") or ())]):
+            beside = {"advantages": row["advantages"][place]} if "dialogues" in row else {}
+            yield from read_row(line, {"task_id": f"{line}.{place}", **inner, **beside}, path)
+        if "traces" not in row and "dialogues" not in row:
+            yield _row(line, row, path)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        repair = "Write one episode, or one turn, a row; masks, advantages and rewards are lists of numbers."
+        raise DataError(f"cannot be read ({error})", path=path, line=line, repair=repair) from error
+
+
+def _row(line: int, row: Mapping[str, Json], path: str) -> Row:
+    """A row that is neither an episode of traces nor a reply."""
     task, wrong = row["task"] if isinstance(row.get("task"), dict) else {}, list[str]()
     named, repeat = _first(task.get("data") or task, ("id", "key")), _first(row, EPISODES)
     names = (named, _first(row, GROUPS), row.get("prompt_ids"), line)
@@ -108,33 +116,40 @@ def read_row(line: int, row: Mapping[str, Json], path: str) -> Iterator[Row]:
         ids = ids[max(0, len(ids) - width) :]
     if {len(ids), *(lengths := [*map(len, masks.values())])} - {width}:
         wrong += [f"{len(ids)} tokens, but masks of {lengths}. Write a 1 or a 0 for each token"]
-    mask = [int(all(own[at] for own in masks.values())) for at in range(width)]
+    mask = [int(all(float(own[at] or 0) for own in masks.values())) for at in range(width)]
     spans = [(start, end) for start, end in given] if given else runs(mask)
+    places = [0, *chain.from_iterable(spans), width]
+    if places != sorted(places):
+        raise ValueError(f"turn_spans {spans} do not ascend within {width} tokens")
     if not masks:
         mask = [int(any(start <= at < end for start, end in spans)) for at in range(width)]
     numbers = [one] if isinstance(one, int) else row.get("turn_indexes") or [*range(len(spans))]
-    credit, own, advantages = _first(row, ["credit"], list), row.get("advantages"), list[float]()
+    scores: Any = _first(row, ["credit"], list) or ()
+    credit = [None if value is None else float(value) for value in scores] or None
+    own, advantages = row.get("advantages", row.get("advantage")), list[float]()
     values: list[Any] = [own] * len(spans) if isinstance(own, int | float) else own or []
     if len(values) == width:
         advantages = [math.nan if value is None else float(value) for value in values]
     elif len(values) == len(spans):
         advantages = [0.0] * width
         for (start, end), value in zip(spans, values, strict=True):
-            advantages[start:end] = [value or 0.0] * (end - start)
+            advantages[start:end] = [float(value or 0.0)] * (end - start)
     elif values:
-        counts = f"{len(values)} advantages for {width} tokens, {len(spans)} turns"
-        wrong += [f"{counts}. Write one for each token"]
+        wrong += [f"{len(values)} advantages for {width} tokens, {len(spans)} turns. Write one a token"]
     rewards = _first(row, REWARDS, list) or []
+    rewards = [] if None in rewards else [*map(float, rewards)]
     if len(rewards) == width != len(spans):
-        of_turns = [fsum(rewards[start:end]) for start, end in spans]
-        if not math.isclose(fsum(of_turns), fsum(rewards), abs_tol=_NEAR):
+        paid, rewards = fsum(rewards), [fsum(rewards[start:end]) for start, end in spans]
+        if not math.isclose(fsum(rewards), paid, abs_tol=_NEAR):
             wrong += ["a reward stands where the agent said nothing. Put it on the last token of its turn"]
-        rewards = of_turns
     rewards = rewards if len(rewards) == len(spans) else []
     outcome = _first(row, ("reward", "score", "outcome", "rewards"), int | float)
     outcome = fsum(rewards) if outcome is None and rewards else outcome
-    episode = (group, f"line {line}" if repeat is None else repeat)
-    made = Row(line, group, episode, ids, mask, advantages, [], wrong)
+    if not all(map(math.isfinite, [*rewards, outcome or 0.0])):
+        raise ValueError("a reward is not finite")
+    made = Row(
+        line, group, (group, f"line {line}" if repeat is None else repeat), ids, mask, advantages, [], wrong
+    )
     if not len(spans) == len(numbers) == len(spans if credit is None else credit):
         counts = f"{len(numbers)} turns, {len(spans)} runs of trained tokens, {len(credit or spans)} credits"
         wrong += [f"{counts}: a turn is missing, or what stands between turns is trained. Mask that"]
@@ -143,7 +158,7 @@ def read_row(line: int, row: Mapping[str, Json], path: str) -> Iterator[Row]:
         first: float = next((one for one in advantages[slice(*spans[place])] if one), 0.0)
         known = credit[place] if credit else None, rewards[place] if rewards else None
         made.turns.append(Turn(line, int(number), spans[place], first, *known, outcome, credit is not None))
-    yield made
+    return made
 
 
 def _of_nodes(nodes: Sequence[Mapping[str, Json]], wrong: list[str]) -> dict[str, Json]:
@@ -182,12 +197,28 @@ def findings_of(
     `said` the trajectories that rows are of, by task and repeat.
     """
     found = [(row.line, text) for row in rows for text in [*row.wrong, *_of_row(row, ends, special, said)]]
+    uneven, long, seen = list[tuple[int, str]](), 0, defaultdict[Hashable, set[int]](set)
+    several = "its tokens have several advantages. Spread its own over the whole turn"
+    for row in rows:
+        seen[row.episode] |= {turn.number for turn in row.turns} or {-1}
+        for turn in row.turns:
+            values = [value for value in row.advantages[slice(*turn.span)] if value]
+            long += len(values) > 1
+            if values and max(values) - min(values) > _NEAR * max(map(abs, values)):
+                uneven += [turn.says(several)]
+    if claim == "auto" and 2 * len(uneven) > long:  # a value for each token, as GAE gives
+        claim = "other"
+    found += uneven if claim != "other" else []
+    for row in {row.episode: row for row in rows if said and row.episode in said}.values():
+        spoken = [one for one in (said or {})[row.episode].dialogue_history if one.role == "assistant"]
+        if (lost := {*range(len(spoken))} - seen[row.episode]) and -1 not in seen[row.episode]:
+            found += [(row.line, f"turn {min(lost)} of the trajectory file is in no row. Train it, too")]
     groups = defaultdict[str, dict[Hashable, list[Turn]]](lambda: defaultdict(list))
     for row in rows:
         if row.turns and row.advantages and all(map(math.isfinite, row.advantages)):
             groups[row.group][row.episode] += row.turns
     for group in groups.values():
-        found += _lost([*group.values()])
+        found += _lost([*group.values()], gamma)
         found += _disagrees([*group.values()], claim, gamma)
     every = [[*group.values()] for group in groups.values()]
     if claim in {"auto", "outcome"} and every and all(map(_constant, every)) and not every[0][0][0].credited:
@@ -198,7 +229,7 @@ def findings_of(
 
 def _of_row(row: Row, ends: Sequence[int], special: Collection[int], said: Said | None) -> Iterator[str]:
     """Whether what is trained is what the agent said, and advantages are on all of it and on nothing else."""
-    if not row.turns:
+    if not row.turns and row.wrong:
         return
     inside = {at for turn in row.turns for at in range(*turn.span)}
     if outside := [at for at, own in enumerate(row.mask) if own and at not in inside]:
@@ -229,13 +260,16 @@ def _of_row(row: Row, ends: Sequence[int], special: Collection[int], said: Said 
             yield f"{where}: its tokens are not those of the trajectory file: another policy sampled them, or the text was tokenised again. Write the recorded token_ids"
 
 
-def _lost(episodes: Episodes) -> Iterator[tuple[int, str]]:
+def _lost(episodes: Episodes, gamma: float) -> Iterator[tuple[int, str]]:
     """Turns that were sampled and have no advantage, although others of their episode have one, and nothing says why."""
-    for own in episodes:
+    steps = [Steps(tuple(turn.reward or 0.0 for turn in own), ()) for own in episodes]
+    dues = mt_grpo(steps if len(steps) > 1 else [*steps, Steps((), ())], gamma)
+    for own, due in zip(episodes, dues, strict=False):
         others = [turn.advantage for turn in own if turn.advantage]
         alike = len(others) > 1 and max(others) - min(others) < _NEAR
-        for turn in own if others else ():
-            if not turn.advantage and not turn.credited and (alike or turn.reward is None):
+        for turn, right in zip(own, due, strict=True) if others else ():
+            unpaid = turn.reward is None or (alike and abs(right) > _NEAR)
+            if unpaid and not (turn.advantage or turn.credited):
                 yield turn.says("it has no advantage (0), other turns of its episode have one. Give every sampled turn its own; where 0 is right, write a column `credit`")  # fmt: skip
 
 
@@ -271,8 +305,10 @@ def _by_turns(episodes: Episodes, rewards: list[list[float]], gamma: float) -> I
     values, returns = _values(episodes), [returns_to_go(own, gamma) for own in rewards]
     if not _off(_flat(rewards), _flat(values)):
         return
-    biased = _flat(mt_grpo_biased([Steps(tuple(own), ()) for own in rewards], gamma))
-    known = len({*map(len, episodes)}) > 1 and not _off(biased, _flat(values))
+    steps = [Steps(tuple(own), ()) for own in rewards]
+    if not _off(_flat(mt_grpo(steps, gamma)), _flat(values)):
+        return
+    known = len({*map(len, episodes)}) > 1 and not _off(_flat(mt_grpo_biased(steps, gamma)), _flat(values))
     why = "equal returns have different advantages"
     if known:
         why = "each turn's reward less the mean of those who got there, summed up"
@@ -281,7 +317,7 @@ def _by_turns(episodes: Episodes, rewards: list[list[float]], gamma: float) -> I
         off = _off([returns[at][number] for at in there], [values[at][number] for at in there])
         if off or known:
             turn = episodes[there[off[0] if off else 0]][number]
-            yield turn.says(f"the baseline depends on how long the episode goes on ({why}), so that stopping is paid or punished. Take the return from the turn on less its mean over all repeats, 0 for those that have ended (mt_grpo); where it depends on the state (GiGPO, a critic) pass --advantages other")  # fmt: skip
+            yield turn.says(f"the baseline depends on how long the episode goes on ({why}), so that stopping is paid or punished. Take the return from the turn on less its mean over all repeats, 0 for those that have ended (mt_grpo), and pass its --gamma; where it depends on the state (GiGPO, a critic) pass --advantages other")  # fmt: skip
             return
 
 

@@ -432,4 +432,6 @@ def check(flags: CheckFlags, /) -> None:
         print(f"{flags.rows_path}, line {line}: {text}.")
     if found:
         raise DataError(f"{len(found)} findings in {len(rows)} rows", path=flags.rows_path)
+    if bare := sum(not row.advantages for row in rows):
+        print(f"{bare} rows have no advantages: only their tokens were checked.")
     print(f"{len(rows)} rows with {sum(len(row.turns) for row in rows)} turns: nothing was found.")

@@ -73,7 +73,7 @@ def joined(
         found[key], first = (line, row), first or row["settings"]
         check_settings(row["settings"], first, f"{measured!r}, line {line}", "Compare each by itself.")
     for path in scores:
-        known = 0
+        known, earlier, lines = 0, {*tokens}, dict[TurnKey, int]()
         for line, row in read_rows(path):
             own = {name: row[way]["advantage"] for way, name in _VIEWS.items() if way in row}
             own |= ({"critic": row["judge_result"]} if "judge_result" in row else {}) | (
@@ -91,9 +91,11 @@ def joined(
                 raise DataError(
                     problem, path=path, line=line, field="turn_digest", value=digest, repair=repair
                 )
+            if (before := lines.setdefault(key, line)) != line:
+                raise twice(path, line, ", ".join(KEY_FIELDS), key, before)
             known += 1
             for method, value in own.items():
-                name = method if method not in said[key] else f"{method} ({Path(path).stem})"
+                name = method if method not in earlier else f"{method} ({Path(path).stem})"
                 said[key][name] = value
                 tokens.setdefault(name, []).append((row.get("cost") or {}).get(method))
         if not known:

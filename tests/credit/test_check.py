@@ -219,6 +219,57 @@ def test_clean_rows_of_all_trainers_pass():
     assert "2 turns, 2 runs of trained tokens, 1 credits" in checked([reply])[1]
 
 
+def test_a_turn_may_be_worth_nothing_and_tokens_may_differ():
+    """Returns equal to their baseline, episodes at which the biased formula is right, a critic's advantages (GAE)."""
+    for paid in ([[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]], [[0.0, 0.0], [1.0]]):
+        values, rows = mt_grpo([Steps(tuple(own), ()) for own in paid], 1.0), []
+        for own, less in zip(paid, values, strict=True):
+            turns = [2] * len(own)
+            row = {"uid": "a", "responses": [7] * len(tokens(turns)), "response_mask": tokens(turns)}
+            rows.append(row | {"turn_rewards": own, "advantages": spread(less, turns)})
+        assert checked(rows) == []
+    for row in (rows := by_turns(mt_grpo)):
+        row["advantages"] = [own / 7 + at if own else 0.0 for at, own in enumerate(row["tool_mask"])]
+    assert checked(rows) == []
+    (rows := by_turns(grpo))[0]["advantages"][1] *= 2
+    assert checked(rows)[0].startswith("line 1, turn 0: its tokens have several advantages")
+
+
+def test_a_turn_that_no_row_has_is_found_by_the_trajectories():
+    rows = [{**row, "turn_indexes": [0]} for row in exported()]
+    for row in rows:
+        row["env_mask"] = [own * (at < 12) for at, own in enumerate(row["env_mask"])]
+        del row["credit"]
+        row["advantages"] = []
+    said = {one.key: one for one in episodes()}
+    assert [one for one in checked(rows, said=said) if "turn 1 of the trajectory file is in no row" in one]
+    assert not [one for one in checked(rows) if "in no row" in one]
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"advantages": ["a"] * 18},
+        {"advantages": [[0.5]] * 18, "tool_mask": [[1]] * 18},
+        {"turn_spans": [[0, 3], [2, 9], [9, 10]]},
+        {"turn_spans": [[0, 2], [5, 9], [12, 99]]},
+        {"turn_rewards": [float("nan"), 1.0, 0.0]},
+        {"traces": [None]},
+    ],
+)
+def test_what_is_no_row_is_refused_with_its_line(columns):
+    with pytest.raises(DataError, match="line 1: cannot be read"):
+        checked([by_turns(mt_grpo)[0] | columns])
+
+
+def test_an_advantage_in_a_row_without_turns_is_found():
+    row = {"completion_ids": [1, 2], "completion_mask": [0, 0], "advantages": [0.5, 0.5]}
+    assert "2 advantages stand where the agent said nothing" in checked([row])[0]
+    steps = [{"uid": "a", "responses": [1], "response_mask": [1], "reward": r} for r in (0.0, 1.0)]
+    wrong = [step | {"advantage": a} for step, a in zip(steps, (0.5, -0.5), strict=True)]  # verifiers' column
+    assert "does not fit the outcome" in checked(wrong)[0]
+
+
 def traces():
     """As verifiers writes them: a node for each message."""
     nodes = [

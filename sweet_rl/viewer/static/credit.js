@@ -72,13 +72,13 @@ const Credit = (() => {
       element.append(picture, make("strong", { text: signed(one.advantage) }), make("span", { class: "muted", text: interval }));
       return element;
     });
-    const against = turns.map(() => []);
+    const against = turns.map(() => []); // a judge's number, 0 to 10, has no sign
     const body = all.flatMap((scores) =>
       waysOf(scores).map(([words, view]) => {
         const named = scores.critic && !words.includes("critic") ? `${nameOf(scores.critic)}, ${words}` : words;
         const cells = turns.map((turn) => {
           const element = cell(view(scores.turns[turn]), mostOf(scores, view));
-          if (clear(worth[turn]) * (view(scores.turns[turn])?.advantage ?? 0) < 0) {
+          if (words !== "judge" && clear(worth[turn]) * (view(scores.turns[turn])?.advantage ?? 0) < 0) {
             against[turn].push(named);
             element.classList.add("against");
             element.title = `contradicts the measurement; ${element.title}`;
