@@ -17,10 +17,9 @@ import shutil
 import signal
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from _measure import flags
 
@@ -97,8 +96,13 @@ class Started(NamedTuple):
         )
 
 
-def start(words: Sequence[str], said: Path, *, most_bytes: int | None = None) -> Started:
-    """Begin a command of sweet-rl; `most_bytes` stands in for a disk quota: no file may be larger."""
+def start(
+    words: Sequence[str], said: Path, *, most_bytes: int | None = None, stop_at: str | None = None
+) -> Started:
+    """Begin a command of sweet-rl, which stops itself (SIGSTOP) when this checkpoint is complete.
+
+    `most_bytes` stands in for a disk quota: no file may be larger.
+    """
     pid = os.fork()
     if pid:
         return Started(pid, said)
@@ -111,6 +115,17 @@ def start(words: Sequence[str], said: Path, *, most_bytes: int | None = None) ->
         if most_bytes is not None:
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
+        if stop_at is not None:
+            from sweet_rl.training import checkpoints
+
+            publish = checkpoints.publish
+
+            def stopped(folder: Path, name: str, *others: Any) -> None:
+                publish(folder, name, *others)
+                if name == stop_at:
+                    os.kill(os.getpid(), signal.SIGSTOP)
+
+            checkpoints.publish = stopped
         from sweet_rl.cli.main import main
 
         sys.argv = ["sweet-rl", *words]
@@ -126,13 +141,6 @@ def start(words: Sequence[str], said: Path, *, most_bytes: int | None = None) ->
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
-
-
-def until(made: Path, process: Started) -> None:
-    while not made.exists():
-        if os.waitpid(process.pid, os.WNOHANG)[0]:
-            raise RuntimeError(f"It ended before {made} was there: {process.said.read_text()[-2000:]}")
-        time.sleep(0.002)
 
 
 # -- what is done to runs -------------------------------------------------------------------------------
@@ -270,15 +278,13 @@ class Table:
             what = {"STOP": "SIGSTOP, then SIGCONT", "KILL": "kill -9"}.get(way, f"SIG{way}")
             process = self._begun(run)
             os.kill(process.pid, getattr(signal, f"SIG{way}"))
-            if way == "STOP":
-                os.kill(process.pid, signal.SIGCONT)
+            os.kill(process.pid, signal.SIGCONT)
             status, said = process.ended()
             if way == "STOP":
                 return what, said, self._outcome(run, status, whole), wanted
         elif way == "twice":
             what, wanted = "the command that resumes it, while it runs", REFUSED
             process = self._begun(run)
-            os.kill(process.pid, signal.SIGSTOP)
             status, said = start(run.command(resumes=True), place / "twice.txt").ended()
             os.kill(process.pid, signal.SIGCONT)
             first = self._outcome(run, process.ended()[0], whole)
@@ -320,8 +326,10 @@ class Table:
         )
 
     def _begun(self, run: Run) -> Started:
-        process = start(run.command(), run.folder.parent / "begun.txt")
-        until(run.kept / "checkpoint-4", process)
+        """It has made its checkpoint-4, and stands still."""
+        process = start(run.command(), run.folder.parent / "begun.txt", stop_at="checkpoint-4")
+        if not os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1]):
+            raise RuntimeError(f"It ended before its checkpoint-4: {process.said.read_text()[-2000:]}")
         return process
 
     def _whole(self, trainer: str) -> Path:
@@ -340,8 +348,6 @@ class Table:
             process = self._begun(run)
             os.kill(process.pid, signal.SIGKILL)
             process.ended()
-            for later in ("checkpoint-6", "checkpoint-8"):
-                shutil.rmtree(run.kept / later, ignore_errors=True)
         return run.folder
 
 
