@@ -280,7 +280,7 @@ def test_a_grader_scores_any_world(beside, tmp_path, capsys):
     )
     assert [row["grades"]["as played"] for row in rows] == before
     assert (tmp_path / "p.jsonl").read_text()
-    assert "return" in capsys.readouterr().out
+    assert "grade  " in capsys.readouterr().out
     with pytest.raises(UsageError, match=r"no grader 'brevit' \(did you mean brevity\?\)"):
         stage("evaluate g.jsonl --k 2 --grader brevit")
     stage("evaluate g.jsonl --k 2 --margin 0.01 --report_path again.json")  # the world's own stage

@@ -212,6 +212,7 @@ class _Watchdog:
 
 
 _WATCHDOG = _Watchdog()
+os.register_at_fork(after_in_child=_WATCHDOG.__init__)  # type: ignore[misc]  # another thread may hold its lock
 _raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
 
 

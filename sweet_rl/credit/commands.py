@@ -20,7 +20,7 @@ from sweet_rl.cli.stage import built, given_flags, recorded, stage
 from sweet_rl.commands.rank_best_of_n import ScorerFlags, facets
 from sweet_rl.commands.simulate_interactions import simulate_interactions
 from sweet_rl.errors import DataError, UsageError, no_such
-from sweet_rl.flags import REQUIRED, flag, flags_of, group, listed, shared
+from sweet_rl.flags import REQUIRED, Settings, flag, flags_of, group, listed, shared
 from sweet_rl.flags.models import SERVED, Advantage, Critic, Tokenizer, WithoutHidden
 from sweet_rl.flags.shared import Continuing, Quiet, SavedPath, SaveSteps
 from sweet_rl.players import ANSWERED, OWN, HumanFlags, PlayerFlags
@@ -256,7 +256,14 @@ def compare(flags: ComparingFlags, /, *paths: str) -> None:
 
 
 @group("Scores")
-class ScoreFlags(SavedPath, Critic, Advantage, WithoutHidden, Tokenizer, SaveSteps, Continuing, Quiet):
+class Discount(Settings):
+    gamma: float = flag(1.0, "discount of later rewards.", at_least=0, at_most=1, shown="all")
+
+
+@group("Scores")
+class ScoreFlags(
+    Discount, SavedPath, Critic, Advantage, WithoutHidden, Tokenizer, SaveSteps, Continuing, Quiet
+):
     methods: str | None = flag(
         None,
         "methods, separated by commas, or all: outcome, grpo, mt_grpo, mt_grpo_biased, gigpo; trace, infopo, privileged, privileged_other; "
@@ -272,7 +279,6 @@ class ScoreFlags(SavedPath, Critic, Advantage, WithoutHidden, Tokenizer, SaveSte
     judge: str | None = flag(None, "name of the chat model for the method judge, behind --judge_base_url.")
     judge_base_url: str | None = flag(None, "base URL of the judge's server, like https://host/v1.")
     oracle_of: str | None = flag(None, "world whose oracle judges turns, for the method oracle.")
-    gamma: float = flag(1.0, "discount of rewards in mt_grpo and gigpo.", at_least=0, at_most=1, shown="all")
 
 
 def _score_facets(flags: Mapping[str, Any]) -> Facets:
@@ -390,7 +396,7 @@ def _methods(flags: ScoreFlags) -> list[str]:
 
 
 @group("Checking")
-class CheckFlags(Tokenizer):
+class CheckFlags(Discount, Tokenizer):
     rows_path: str = flag(REQUIRED, "rows of a trainer: .jsonl, .json or .parquet.")
     trajectories: str | None = flag(None, "file that the rows were made of: turns must have its tokens.")
     advantages: Literal["auto", "credit", "outcome", "turns", "other"] = flag(
@@ -398,7 +404,6 @@ class CheckFlags(Tokenizer):
         "how advantages come about: credit (a turn's credit less its group's baseline), outcome (one number for all turns "
         "of an episode), turns (return from the turn on less a baseline), other, or auto: by the columns.",
     )
-    gamma: float = flag(1.0, "discount of later rewards.", at_least=0, at_most=1, shown="all")
 
 
 @stage(

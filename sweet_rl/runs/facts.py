@@ -9,7 +9,6 @@ A `run.json` may be another program's, torn, or edited: what has not the form of
 
 from __future__ import annotations
 
-import ast
 import functools
 import hashlib
 import json
@@ -18,13 +17,14 @@ import os
 import platform
 import subprocess
 import sys
+import tokenize
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
-from io import BufferedReader
+from io import BufferedReader, BytesIO
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -122,12 +122,14 @@ def _git(folder: Path, *words: str) -> str:
 _WEIGHTS: Final = frozenset({".safetensors", ".bin", ".pt", ".pth", ".gguf"})
 _WHOLE: Final = 64 << 20  # bytes of a file of weights whose digest covers all of it
 _END, _PIECE, _PIECES = 1 << 20, 64 << 10, 62
+_SILENT: Final = frozenset({tokenize.COMMENT, tokenize.NL, tokenize.ENCODING})
+_LAYOUT: Final = frozenset({tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT})
 
 
 def digest_of(path: Path) -> dict[str, Json]:
     """`bytes`, `mtime` (seconds) and `sha256` of a file; of a folder `files`, `bytes` and `sha256`.
 
-    Also `code` where there is Python: the same as for `sha256`, but of its syntax tree instead of its text.
+    Also `code` where there is Python: the same as for `sha256`, but of its tokens, without comments and layout.
     """
     if not path.is_dir():
         return of_open_file(path.open("rb"), path.suffix)
@@ -156,10 +158,15 @@ def of_open_file(file: BufferedReader, suffix: str) -> dict[str, Json]:
     with file:
         facts = os.fstat(file.fileno())
         found: dict[str, Json] = {"bytes": facts.st_size, "mtime": facts.st_mtime}
-        if suffix == ".py":  # comments are no part of the tree; docstrings, which code can read, are
+        if suffix == ".py":
+            # Two threads that use ast.parse disturb each other (cpython#106905), and records have a thread of their own.
             text = file.read()
-            with suppress(SyntaxError, ValueError, RecursionError):
-                found["code"] = hashlib.sha256(ast.dump(ast.parse(text)).encode()).hexdigest()
+            with suppress(SyntaxError, ValueError, tokenize.TokenError):
+                tokens = tokenize.tokenize(BytesIO(text).readline)
+                code = [
+                    (one.type, one.type in _LAYOUT or one.string) for one in tokens if one.type not in _SILENT
+                ]
+                found["code"] = hashlib.sha256(repr(code).encode("utf-8", "surrogatepass")).hexdigest()
             return found | {"sha256": hashlib.sha256(text).hexdigest()}
         if suffix not in _WEIGHTS or facts.st_size <= _WHOLE:
             return found | {"sha256": hashlib.file_digest(file, "sha256").hexdigest()}

@@ -203,6 +203,11 @@ OTHERWISE = {
     "output_path": "what is written, which has to be said; and of scores, by default beside the trajectories",
     "json": "of a run, what its record says; and of a row, what is learned",
     "file": "of a pipeline; and of a model that is fetched",
+    "trajectories": "of candidates, what they were sampled for; and of a trainer's rows, what they were made of",
+    "judge": "a chat model that gives turns a number; and one that sees pages",
+    "agent": "the engine that runs the agent; and the policy that a method of credit asks about texts",
+    "oracle_of": "the world whose oracle checks pairs; and that whose oracle is a method of credit",
+    "demonstrations": "a teacher's file; and of a study, how many it makes",
     "max_tokens_per_batch": "of training none is the usual; of cloning there is always one",
 }
 """Names that mean two things, each said once."""

@@ -228,20 +228,21 @@ def test_large_weights_are_sampled_and_a_training_is_seen(tmp_path):
 @pytest.mark.parametrize(
     ("text", "same"),
     [
-        ('"""A world."""\n# with a comment\n\nX = (  # another\n    1\n)\n', True),
-        ('"""A world!"""\nX = 1\n', False),  # it may be read
-        ('"""A world."""\nX = 1.0\n', False),
-        ('"""A world."""\nX = (\n', False),
+        ('"""A world."""\n# with a comment\n\nX = [  # another\n  1\n]\nif X: pass\n', True),
+        ('"""A world!"""\nX = [1]\nif X: pass\n', False),  # it may be read
+        ('"""A world."""\nX = [1.0]\nif X: pass\n', False),
+        ('"""A world."""\nX = [\n', False),
+        ('"""A world."""\nX = [1]\nif X:\n    pass\n', False),
     ],
 )
 def test_of_python_the_code_counts_and_not_its_text(text, same, tmp_path):
     path = tmp_path / "own/world.py"
     path.parent.mkdir()
-    path.write_text('"""A world."""\nX = 1\n')
+    path.write_text('"""A world."""\nX = [1]\nif X: pass\n')
     file, folder = digest_of(path), digest_of(path.parent)
     path.write_text(text)
     assert unchanged(path, file) is unchanged(path.parent, folder) is same
-    assert unchanged(path, digest_of(path) | {"mtime": 0, "code": "of another Python's tree"})
+    assert unchanged(path, digest_of(path) | {"mtime": 0, "code": "of another Python's tokens"})
     path.with_name("words.txt").write_text("a")
     assert unchanged(path.parent, folder) is False
 
