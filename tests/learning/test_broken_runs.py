@@ -157,6 +157,7 @@ def test_a_policy_that_cannot_be_trained_is_named(policy, words, tmp_path):
         load("learn")(f"{WORLDS}:WORLD", policy, "out", **SMALL)
 
 
+@pytest.mark.slow
 def test_fewer_minutes_keep_the_settings_that_were_tried(capsys, monkeypatch):
     monkeypatch.setattr(gates, "improved", lambda *given: gates.Gate("not what is looked at here", True, ""))
     monkeypatch.setattr(letters.Letters, "scores", Scores(success_return=1.5))
