@@ -26,8 +26,8 @@ from sweet_rl.flags.shared import Continuing, Quiet, SavedPath, SaveSteps
 from sweet_rl.players import ANSWERED, OWN, HumanFlags, PlayerFlags
 from sweet_rl.players.cast import Cast
 from sweet_rl.preferences.candidates import Candidates, candidates_from_rows, write_turns
-from sweet_rl.preferences.credit import own_turns, turn_digest
-from sweet_rl.preferences.pairs import key_of, twice
+from sweet_rl.preferences.credit import digest_of, own_turns
+from sweet_rl.preferences.pairs import each_once, key_of
 from sweet_rl.records import Journal, read_rows, replace_file, trajectories_from_rows
 from sweet_rl.runs import check_settings, new_file
 from sweet_rl.runs.facts import identity_of, maker_of, now, trained_from
@@ -155,7 +155,7 @@ def measure(flags: MeasuringFlags, agent: PlayerFlags, human: HumanFlags, /) -> 
     turns = [turn for _, some in jobs for turn in some]
     if not turns:
         raise UsageError(f"{flags.saved_path!r} has no turns of episodes that are over and graded.")
-    digests = {turn.key: turn_digest(turn.prompt, *(one.text for one in turn.candidates)) for turn in turns}
+    digests = {turn.key: digest_of(turn) for turn in turns}
     recorder = Recorder(cast, recorded, plan, settings, flags.grader, options.at_once(flags.batch_size))
 
     async def work(todo: list[Candidates], journal: Journal, bar: Bar, _: None) -> None:
@@ -182,12 +182,10 @@ def measure(flags: MeasuringFlags, agent: PlayerFlags, human: HumanFlags, /) -> 
 def _recorded(source: str, world: World, options: Options, grader: str) -> list[Trajectory]:
     """The episodes of a file that are over and graded; all have to be played by the same rules."""
     numbered = list(read_rows(source))
-    found, lines, repair = list[Trajectory](), dict[tuple[str, int], int](), "Measure each run by itself."
+    found, repair = list[Trajectory](), "Measure each run by itself."
     wanted = json.loads(json.dumps(world.settings(options), default=str))
-    for (line, _), one in zip(numbered, trajectories_from_rows(numbered, path=source), strict=True):
+    for line, one in each_once(numbered, trajectories_from_rows(numbered, path=source), source):
         where = f"{source!r}, line {line}"
-        if (first := lines.setdefault(one.key, line)) != line:
-            raise twice(source, line, "task_id, sample_index", one.key, first)
         if one.failed or one.cannot_be_graded:
             continue
         played = one.provenance.get("settings") or {}
@@ -327,11 +325,8 @@ def score(flags: ScoreFlags, scorers: ScorerFlags, /) -> None:
         rows = candidates_from_rows(numbered, path=flags.saved_path)
         asked = [ours.Asked(row, tuple(row.before), taken=False) for row in rows if row.candidates]
     else:
-        lines: dict[tuple[str, int], int] = {}
         trajectories = trajectories_from_rows(numbered, path=flags.saved_path)
-        for (line, _), trajectory in zip(numbered, trajectories, strict=True):
-            if (first := lines.setdefault(trajectory.key, line)) != line:
-                raise twice(flags.saved_path, line, "task_id, sample_index", trajectory.key, first)
+        trajectories = [one for _, one in each_once(numbered, trajectories, flags.saved_path)]
         asked = [one for trajectory in trajectories for one in ours.asked_of(trajectory)]
         grouped = [name for name in methods if name in ours.GROUPED]
         known = ours.grouped_scores(trajectories, grouped, flags.gamma)
@@ -358,7 +353,7 @@ def score(flags: ScoreFlags, scorers: ScorerFlags, /) -> None:
                 journal.append([row | {"critic": flags.critic, "credit": settings} for row in made])
                 bar.update(len(window))
 
-    digests = {turn.key: ours.digest_of(turn) for turn in turns}
+    digests = {turn.key: digest_of(turn) for turn in turns}
     how: dict[str, Any] = {"field": "credit", "quiet": flags.quiet, "noun": "turns", "digests": digests}
     write_turns(output, flags, turns, settings, work, **how)
     print(f"{len(turns)} turns with scores are in {output}.")

@@ -20,18 +20,15 @@ from sweet_rl.preferences.credit import turn_digest
 from sweet_rl.preferences.pairs import KEY_FIELDS, TurnKey, key_of, twice
 from sweet_rl.records import read_rows
 from sweet_rl.runs import check_settings
-from sweet_rl.statistics import Z
+from sweet_rl.statistics import Z, area_under_curve
 from sweet_rl.types import Json
 from sweet_rl.version import __version__
 from sweet_rl.viewer.export import from_template
 
 _VIEWS: Final = {"hidden": "critic, with solution", "without_hidden": "critic, blind"}
 """What the views of a critic's file are called beside other methods."""
-_DRAWS, _MOST, _FEWEST = (
-    1000,
-    2_000_000,
-    10,
-)  # resamples, turns drawn for all of them; turns that a part needs
+# resamples, turns that are drawn for all of them; turns that a part needs
+_DRAWS, _MOST, _FEWEST = 1000, 2_000_000, 10
 _NONE: Final = "-"
 
 
@@ -141,12 +138,8 @@ def spearman(method: str, groups: Iterable[Group]) -> float | None:
 def auc(method: str, groups: Iterable[Group]) -> float | None:
     """The chance that a clearly good turn scores above a clearly bad one: those whose interval excludes 0."""
     known = [one for group in groups for one in group if method in one.scores and one.clear]
-    number = sum(one.clear > 0 for one in known)
-    if not 0 < number < len(known):
-        return None
-    places = ranks([one.scores[method] for one in known])
-    sums = math.fsum(place for place, one in zip(places, known, strict=True) if one.clear > 0)
-    return (sums - number * (number + 1) / 2) / (number * (len(known) - number))
+    good, bad = ([one.scores[method] for one in known if one.clear == sign] for sign in (1, -1))
+    return area_under_curve(good, bad) if good and bad else None
 
 
 def picked(method: str, what: str, states: Iterable[Group], *, repeats: bool = True) -> float | None:

@@ -24,7 +24,7 @@ from sweet_rl.interface.grades import grading_as_they_end, grading_of
 from sweet_rl.learning.continuations import Remembering, check_replay, continuations, states_of
 from sweet_rl.players.cast import Cast
 from sweet_rl.preferences.candidates import Candidates
-from sweet_rl.preferences.credit import own_turns, turn_digest
+from sweet_rl.preferences.credit import digest_of, own_turns
 from sweet_rl.preferences.pairs import key_fields
 from sweet_rl.rollout import Episode, RolloutStats
 from sweet_rl.statistics import mean_of, student
@@ -336,10 +336,6 @@ def rows_of(unit: Unit, plan: Plan, world: World, settings: Mapping[str, Json]) 
         measured: dict[str, Json] = {"candidates": found} if unit.candidates else found[0]
         measured["before"] = first.as_row(plan.bounds)
         measured["allocation"] = "stopped" if plan.fixed is None else "fixed"
-        row = key_fields(turn.key) | {
-            "turn_digest": turn_digest(turn.prompt, *texts),
-            "kind": kind,
-            "repeat": repeat,
-        }
+        row = key_fields(turn.key) | {"turn_digest": digest_of(turn), "kind": kind, "repeat": repeat}
         rows.append(row | {"measured": measured, "settings": dict(settings)})
     return rows

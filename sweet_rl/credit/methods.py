@@ -27,7 +27,7 @@ from sweet_rl.commands.rank_best_of_n import ScorerFlags, scorer_of
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.preferences import credit
 from sweet_rl.preferences.candidates import Candidate, Candidates
-from sweet_rl.preferences.credit import Reader, Value, Values, View, own_turns, turn_digest
+from sweet_rl.preferences.credit import Reader, Value, Values, View, digest_of, own_turns
 from sweet_rl.preferences.pairs import TurnKey, key_fields
 from sweet_rl.preferences.ranking import Model, encoding_of, with_others_solutions
 from sweet_rl.prompts import dialogue_string, fill, load_prompt
@@ -150,6 +150,9 @@ class Desk(Reader):
     judge: OpenAIClient
     solutions: Mapping[str, str]  # by task that of another one; none where all are the same
     views: dict[str, list[list[View]]]
+    archer: tuple[Any, Callable[[Asked], str]] | None = (
+        None  # its critic, and what that observes before a turn
+    )
 
     @classmethod
     async def open(
@@ -286,15 +289,30 @@ async def archer(asked: Sequence[Asked], desk: Desk) -> Values:
     """
     import torch
 
+    from sweet_rl.online.losses import advantages
+
+    desk.archer = desk.archer or _archer_critic(Path(desk.flags.archer_run), desk.scorers.device)
+    (critic, observed), found = desk.archer, _each(asked, "no_messages")
+    for place, one in enumerate(asked):
+        if one.before:
+            texts, observation = [candidate.text for candidate in one.turn.candidates], observed(one)
+            with torch.no_grad():
+                values = advantages(critic.read([observation] * len(texts), texts)).tolist()
+            read = (critic.encoder.tokenizer(text)["input_ids"] for text in (observation, *texts))
+            desk.cost[one.turn.key] = sum(map(len, read))
+            found[place] = [value if math.isfinite(value) else "not_finite" for value in values]
+    return found
+
+
+def _archer_critic(folder: Path, device: str) -> tuple[Any, Callable[[Asked], str]]:
+    """The critic of a run, and what it observes before a turn."""
     from sweet_rl.commands.run_archer import CHAT_TEMPLATE, models_of, settings_of
     from sweet_rl.online.loop import SETTINGS
-    from sweet_rl.online.losses import advantages
     from sweet_rl.online.models import load_archer_critic
     from sweet_rl.policies.weights import device_of
     from sweet_rl.training.checkpoints import complete_checkpoints, load_state
     from sweet_rl.worlds import world_of
 
-    folder, found = Path(desk.flags.archer_run), _each(asked, "no_messages")
     checkpoints = complete_checkpoints(folder) if (folder / SETTINGS).is_file() else []
     state = load_state(checkpoints[-1]) if checkpoints else {}
     if "critic_state_dict" not in state:
@@ -302,19 +320,10 @@ async def archer(asked: Sequence[Asked], desk: Desk) -> Values:
         raise UsageError(f"--archer_run {str(folder)!r} holds no critic. {repair}")
     config = json.loads((folder / SETTINGS).read_text("utf-8"))
     settings = settings_of({**config, **models_of(config, (), folder)})
-    critic = load_archer_critic(settings, device_of(desk.scorers.device, "device"))
+    critic = load_archer_critic(settings, device_of(device, "device"))
     critic.load_state_dict(state["critic_state_dict"])
     transcript, chat = world_of(config["env_name"]).transcript(), config["template"] == CHAT_TEMPLATE
-    for place, one in enumerate(asked):
-        if one.before:
-            texts = [candidate.text for candidate in one.turn.candidates]
-            observation = one.turn.prompt if chat else transcript.render(one.before)
-            with torch.no_grad():
-                values = advantages(critic.read([observation] * len(texts), texts)).tolist()
-            read = (critic.encoder.tokenizer(text)["input_ids"] for text in (observation, *texts))
-            desk.cost[one.turn.key] = sum(map(len, read))
-            found[place] = [value if math.isfinite(value) else "not_finite" for value in values]
-    return found
+    return critic, lambda one: one.turn.prompt if chat else transcript.render(one.before)
 
 
 _SCORE = re.compile(r"SCORE\W{1,4}(\d+(?:\.\d+)?)", re.IGNORECASE)
@@ -395,11 +404,6 @@ def asked_of(trajectory: Trajectory) -> list[Asked]:
         reply = history[place + 1].content if following and history[place + 1].role != "assistant" else None
         asked.append(Asked(turn, history[:place], reply, following))
     return asked
-
-
-def digest_of(turn: Candidates) -> str:
-    """What the scores of a turn belong to: its prompt, and its text or those of its candidates."""
-    return turn_digest(turn.prompt, *(one.text for one in turn.candidates))
 
 
 def steps_of(trajectory: Trajectory) -> Steps | None:

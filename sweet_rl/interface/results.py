@@ -23,11 +23,11 @@ from sweet_rl.preferences.credit import (
     Dialogue,
     DialogueCritic,
     TurnCredit,
+    digest_of,
     facts_of,
     hidden_of,
     messages_of,
     own_turns,
-    turn_digest,
 )
 from sweet_rl.preferences.credit import View as TurnView
 from sweet_rl.preferences.pairs import margin_pairs, pair_rows, trajectory_pairs
@@ -160,7 +160,7 @@ def credit(
     async def work() -> list[TurnCredit]:
         compared = loaded.dialogue_critic.compared
         views = {way: await compared(every, told=way == "hidden") for way in ways}
-        digests = [turn_digest(turn.prompt, turn.candidates[0].text) for turn in every]
+        digests = [digest_of(turn) for turn in every]
         both = enumerate(zip(every, digests, strict=True))
         return [
             TurnCredit(turn.key, own, **{way: views[way][at] for way in ways}) for at, (turn, own) in both

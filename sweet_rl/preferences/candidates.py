@@ -20,7 +20,15 @@ from sweet_rl.concurrency import for_each
 from sweet_rl.contracts import Sampler
 from sweet_rl.errors import DataError, EpisodeError, UsageError
 from sweet_rl.flags.shared import Continuing
-from sweet_rl.preferences.pairs import KEY_FIELDS, TurnKey, key_fields, key_of, twice, with_solution
+from sweet_rl.preferences.pairs import (
+    KEY_FIELDS,
+    TurnKey,
+    each_once,
+    key_fields,
+    key_of,
+    twice,
+    with_solution,
+)
 from sweet_rl.records import Journal, trajectories_from_rows
 from sweet_rl.runs import HOW_TO_MIX, check_settings, finish, open_journal
 from sweet_rl.types import AgentTurn, Completion, Failure, FinishReason, Json, Message, derive_seed, digest
@@ -57,11 +65,8 @@ def offline_turns(
             f"--data_fraction {fraction} of {len(trajectories)} trajectories is less than one. Name a larger "
             "fraction; without --compat published at least one is taken."
         )
-    turns, lines = list[OfflineTurn](), dict[tuple[str, int], int]()
-    chosen = trajectories[: max(count, 1)]
-    for (line, _), trajectory in zip(rows, chosen, strict=False):
-        if (earlier := lines.setdefault(trajectory.key, line)) != line:
-            raise twice(path, line, "task_id, sample_index", trajectory.key, earlier)
+    turns, chosen = list[OfflineTurn](), trajectories[: max(count, 1)]
+    for line, trajectory in each_once(rows, chosen, path):
         if trajectory.failed or trajectory.cannot_be_graded:
             continue
         messages, turn_index, solution = list[dict[str, Json]](), -1, trajectory.task.ground_truth

@@ -86,6 +86,11 @@ def turn_digest(prompt: str, *outputs: str) -> str:
     return digest([prompt, *outputs])
 
 
+def digest_of(turn: Candidates) -> str:
+    """The `turn_digest` of a turn."""
+    return turn_digest(turn.prompt, *(one.text for one in turn.candidates))
+
+
 Value: TypeAlias = float | str
 """A score, or the key of `WHY` that says why there is none."""
 Values: TypeAlias = list[list[Value]]
@@ -203,7 +208,7 @@ def credit_in(path: str | Path, trajectories: Sequence[Trajectory]) -> list[list
         found.append([])
         for turn in own_turns(trajectory):
             line, scored = known.get(turn.key, (0, None))
-            own = turn_digest(turn.prompt, turn.candidates[0].text)
+            own = digest_of(turn)
             if scored is not None and scored["turn_digest"] != own:
                 value = scored["turn_digest"]
                 problem = f"is of another text than turn {turn.key[2]} of {turn.key[:2]}"

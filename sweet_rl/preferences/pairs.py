@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -53,6 +53,17 @@ def twice(path: str | Path | None, line: int, field: str, value: Json, earlier: 
     """The error of a row with the same identity as line `earlier`."""
     repair = f"Delete this line or line {earlier}."
     return DataError("is in the file twice", path=path, line=line, field=field, value=value, repair=repair)
+
+
+def each_once(
+    rows: Iterable[tuple[int, object]], trajectories: Iterable[Trajectory], path: str | Path | None
+) -> Iterator[tuple[int, Trajectory]]:
+    """Trajectories with the lines of their rows; a DataError at one that the file had before."""
+    lines = dict[tuple[str, int], int]()
+    for (line, _), one in zip(rows, trajectories, strict=False):
+        if (earlier := lines.setdefault(one.key, line)) != line:
+            raise twice(path, line, "task_id, sample_index", one.key, earlier)
+        yield line, one
 
 
 class TrajectoryPair(NamedTuple):
