@@ -190,14 +190,19 @@ def _in_worker(parent: int, goes_on: Connection) -> None:
     """In a worker, before its first step: end when the process that wanted it is gone, or stops, which closes the pipe."""
     configure_process()
 
+    def lives_for(seconds: float) -> bool:
+        until = time.monotonic() + seconds
+        while (lives := os.getppid() == parent) and time.monotonic() < until:
+            time.sleep(_WATCH_S)
+        return lives
+
     def watch() -> None:
-        while os.getppid() == parent:
-            if goes_on.poll(_WATCH_S):
-                # Ctrl-C has reached this process too, unless the signal was for its parent alone
-                time.sleep(_GRACE_S)
-                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-                time.sleep(5 * _GRACE_S)
-                break
+        while os.getppid() == parent and not goes_on.poll(_WATCH_S):
+            pass
+        # Ctrl-C has reached this process too, unless the signal was for its parent alone; a killed one is gone at once
+        if lives_for(_GRACE_S):
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            lives_for(5 * _GRACE_S)
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
