@@ -29,7 +29,8 @@ def flags(doc: str | None, **options: Any) -> argparse.Namespace:
 
     A list of words holds all that there are; several are written with commas or blanks between.
     """
-    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    look = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=doc, formatter_class=look, allow_abbrev=False)
     for name, default in options.items():
         how: dict[str, Any] = {"default": default, "type": type(default)}
         if default is None:

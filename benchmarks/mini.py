@@ -12,7 +12,8 @@ Run: python benchmarks/mini.py [--agents embedded,outputs/agents/1] [--seeds 6,7
      [--output benchmarks/results/mini.json --packaged sweet_rl/studies/sweet/full_study.json]
 (about six minutes for each seed and number of trades on two cores; an interrupted run resumes)
 
-Of a real pretrained model, in parts for one GPU: python benchmarks/mini.py --agents smollm2 --plan
+Of a real pretrained model, in parts for one GPU:
+     python benchmarks/mini.py --plan [--agents smollm2] [--jobs 4] [--folder outputs/real] [--output FILE]
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import json
+import shlex
 import subprocess
 import sys
 from collections import defaultdict
@@ -294,6 +296,10 @@ SCALES = {"wrong_pairs": 100}
 
 
 def main() -> None:
+    if "--plan" in sys.argv:  # the parts say what the other flags are
+        usual = {"agents": "smollm2", "jobs": 4, "folder": "outputs/real", "output": REAL}
+        print("\n".join(plan(flags(__doc__, plan=False, **usual))))
+        return
     arguments = flags(
         __doc__,
         agents=None,
@@ -314,9 +320,6 @@ def main() -> None:
         page=None,
     )
     output = Path(arguments.output)
-    if arguments.plan:
-        print("\n".join(plan(arguments.agents or "smollm2", Path(REAL))))
-        return
     if arguments.markdown:
         print(markdown(read_full_study(output) or FullStudy({}, {})))
         return
@@ -342,17 +345,17 @@ def main() -> None:
         print(f"\n{table(found.results())}")
 
 
-def plan(agent: str, output: Path) -> Iterator[str]:
+def plan(given: argparse.Namespace) -> Iterator[str]:
     """The parts of the study, what of them is done, and the command of each; a part fits one GPU for some minutes."""
-    full = read_full_study(output) or FullStudy({}, {})
+    full, agents = read_full_study(Path(given.output)) or FullStudy({}, {}), given.agents.split(",")
     for number, (seed, trades, ways) in enumerate(PARTS, start=1):
         there = full.seeds.get(trades, {}).get(seed, Seed({}, ())).numbers
         state = "done" if there.keys() >= {*ways} else "missing"
         yield f"[{number}/{len(PARTS)}] seed {seed}, {_trades(trades)}: {state}"
-        yield (
-            f"    $ python benchmarks/mini.py --agents {agent} --seeds {seed} --trades {trades} --ways {','.join(ways)} "
-            f"--jobs 4 --folder outputs/real --output {REAL}"
-        )
+        chosen = {"agents": agents[(seed - PARTS[0][0]) % len(agents)], "seeds": seed, "trades": trades}
+        chosen |= {"ways": ",".join(ways), "jobs": given.jobs, "folder": given.folder, "output": given.output}
+        words = [word for name, value in chosen.items() for word in (f"--{name}", str(value))]
+        yield f"    $ python benchmarks/mini.py {shlex.join(words)}"
 
 
 def won_in(study: Study, name: str) -> str:

@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 
 from _measure import flags, save, show
 
+from sweet_rl.errors import no_such
 from sweet_rl.pipelines.running import run_steps
 from sweet_rl.pipelines.steps import in_rounds
 from sweet_rl.studies.runner import Chain
@@ -124,7 +125,7 @@ def main() -> None:
         keep=3,
         train_tasks=0,
         test_tasks=0,
-        methods=[*PRETRAINED_GRIDS],
+        methods=None,
         first=99,
         unsafe_no_sandbox=False,
         folder="outputs/mini/settings",
@@ -135,11 +136,11 @@ def main() -> None:
         (PRETRAINED_GRIDS, "trades=10") if is_pretrained(given.agent) else (GRIDS, "trades=40,trades=10")
     )
     worlds = (given.worlds or usual).split(",")
-    found: dict[str, list[Row]] = {
-        method: [{"settings": settings, "worlds": {}} for settings in grids[method][: given.first]]
-        for method in given.methods
-        if method in grids
-    }
+    found: dict[str, list[Row]] = {}
+    for method in given.methods.split(",") if given.methods else grids:
+        if method not in grids:
+            raise no_such(f"grid for the agent {given.agent}, of the method", method, grids)
+        found[method] = [{"settings": one, "worlds": {}} for one in grids[method][: given.first]]
     going_on: Mapping[str, list[Row]] = found
     for world in worlds:
         study = _measure(given, world, going_on)

@@ -33,7 +33,7 @@ from tests.conftest import ROOT
 
 def asked(tmp_path, **changes):
     sizes = {"train_tasks": 4, "test_tasks": 2, "dev": False, "markdown": False, "packaged": None}
-    sizes |= {"jobs": 2, "plan": False, "page": None, "unsafe_no_sandbox": False}
+    sizes |= {"jobs": 2, "page": None, "unsafe_no_sandbox": False}
     what = {"agents": None, "seeds": [5], "trades": [1], "ways": "sweet", "best_of": None}
     places = {"folder": str(tmp_path), "output": str(tmp_path / "out.json")}
     return argparse.Namespace(**(sizes | what | places | changes))
@@ -128,15 +128,31 @@ def test_a_single_seed_has_intervals_over_its_tasks_and_several_have_them_over_s
     assert [claim.over for claim in next(both.comparisons()).claims] == ["seeds"]
 
 
-def test_the_plan_says_which_parts_of_the_study_are_done_and_how_each_is_run(tmp_path):
+def test_the_plan_says_which_parts_of_the_study_are_done_and_how_each_is_run(tmp_path, monkeypatch, capsys):
     seed, trades, ways = mini.PARTS[1]
     done = FullStudy({}, {trades: {seed: Seed({way: {} for way in ways}, MADE)}})
-    write_full_study(tmp_path / "real.json", done)
-    lines = list(mini.plan("smollm2", tmp_path / "real.json"))
+    write_full_study(tmp_path / "my real.json", done)
+
+    def planned(*words):
+        monkeypatch.setattr(sys, "argv", ["mini.py", "--plan", *words])
+        mini.main()
+        return capsys.readouterr().out.splitlines()
+
+    lines = planned("--output", str(tmp_path / "my real.json"), "--jobs", "2", "--agents", "smollm2,mine")
     states = [line.rpartition(": ")[2] for line in lines[::2]]
     assert states == ["missing", "done", *["missing"] * (len(mini.PARTS) - 2)]
     assert lines[2] == "[2/10] seed 7, 10 trades: done"
-    assert "--agents smollm2 --seeds 7 --trades 10 --ways sweet,sweet_untrained,sweet_blind " in lines[3]
+    assert (
+        "--agents mine --seeds 7 --trades 10 --ways sweet,sweet_untrained,sweet_blind --jobs 2 " in lines[3]
+    )
+    assert lines[3].endswith(f" --folder outputs/real --output '{tmp_path}/my real.json'")
+    assert {line.split()[4] for line in lines[1::2] if "--seeds 6 " in line} == {"smollm2"}
+    usual = planned("--folder", "elsewhere")[1]
+    assert usual.endswith(" --jobs 4 --folder elsewhere --output benchmarks/results/real.json")
+    for idle in (["--seeds", "6"], ["--dev"], ["--ways", "all"], ["--page", "out"]):
+        with pytest.raises(SystemExit):
+            planned(*idle)
+        assert f"unrecognized arguments: {' '.join(idle)}" in capsys.readouterr().err
 
 
 def test_a_pretrained_model_has_equal_grids_whose_chains_are_those_of_the_study(tmp_path, monkeypatch):
@@ -154,6 +170,14 @@ def test_a_pretrained_model_has_equal_grids_whose_chains_are_those_of_the_study(
     rows = {method: [{"settings": one} for one in grid] for method, grid in grids.items()}
     critics = [step.name for chain in mini_settings._critics(study, rows) for step in chain]
     assert critics == ["critic_pretrained", "critic_blind_pretrained"]
+
+
+def test_a_method_without_a_grid_for_the_agent_is_refused_with_those_that_have_one(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["mini_settings.py", "--methods", "rft,sweet_untrained"])
+    with pytest.raises(
+        UsageError, match=r"embedded.*'sweet_untrained'.* Known: rft, dpo, sweet, sweet_blind\."
+    ):
+        mini_settings.main()
 
 
 def test_archer_and_its_rivals_get_grids_of_one_size_and_the_winners_are_the_settings():
