@@ -144,7 +144,7 @@ def test_the_critics_view_of_every_turn(several):
     several.open("#mini-test-0007/0?in=a.jsonl")
     assert several.texts(".strip .heat") == ["+0.50", "\u22120.25", "\u2013"]
     assert "1 turn not scored" in several.text(".strip figcaption")
-    assert several.texts(".speaker .score") == ["critic's score +0.50", "critic's score \u22120.25"]
+    assert several.texts(".speaker .score") == ["critic +0.50", "critic \u22120.25"]
     unfold = "[...document.querySelectorAll('.speaker .fold')].find((one) => one.textContent === arguments[0]).click()"
     several.script(unfold, "what the critic saw")
     agent, critic = several.texts(".saw .two pre")
@@ -268,8 +268,9 @@ def test_measured_worth_stands_above_what_methods_believe(browser, tmp_path):
     export(Library([tmp_path / "a.jsonl"]), tmp_path / "out.html")
     browser.get_log("browser")
     viewer = Viewer(browser, (tmp_path / "out.html").as_uri()).open()
-    assert viewer.texts(".recorder .worth strong") == ["+0.20", "+0.00"]
-    assert viewer.texts(".recorder tbody th") == ["measured", ATTACK, "right", "none"]
+    assert viewer.texts(".recorder .worth strong") == ["+0.20", "0.00"]
+    assert viewer.texts(".recorder .says")[0] == row["dialogue_history"][1]["content"]
+    assert viewer.texts(".recorder tbody th") == ["says", "worth", ATTACK, "right", "none"]
     assert viewer.texts(".recorder .against") == ["\N{MINUS SIGN}0.50"]
     (told,) = viewer.texts(".contradicted li")
     assert told == f"turn 1 +0.20: {ATTACK}"

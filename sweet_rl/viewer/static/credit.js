@@ -13,7 +13,7 @@ const Credit = (() => {
     not_finite: "the model gives no number",
   };
 
-  const signed = (value) => (value === null || value === undefined ? "–" : `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`);
+  const signed = (value) => (value === null || value === undefined ? "–" : `${Math.abs(value) < 0.005 ? "" : value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`);
   const plain = (value) => (value === null || value === undefined ? "–" : value.toFixed(3).replace("-", "−"));
   const nameOf = (path) => String(path ?? "critic").split("/").filter(Boolean).at(-1) ?? "critic";
 
@@ -22,10 +22,9 @@ const Credit = (() => {
     const all = row.credit ?? [];
     const measured = all.find((scores) => Object.values(scores.turns).some((turn) => turn.measured));
     const scored = all.filter((scores) => waysOf(scores).length);
-    return measured ? [recorder(measured, scored, turnsOf(row), goToTurn)] : scored.map((scores) => strip(scores, turnsOf(row), goToTurn));
+    const said = (row.messages ?? []).filter((message) => message.role === "assistant").map((message) => message.content);
+    return measured ? [recorder(measured, scored, said, goToTurn)] : scored.map((scores) => strip(scores, said.length, goToTurn));
   }
-
-  const turnsOf = (row) => row.messages.filter((message) => message.role === "assistant").length;
 
   // The methods of a file, [name, view of a turn]; a critic is one with the solution and one without.
   function waysOf(scores) {
@@ -55,8 +54,8 @@ const Credit = (() => {
   const clear = (measured) => (measured ? (measured.low > 1e-9) - (measured.high < -1e-9) : 0);
 
   // What every turn was worth, with its interval; below it what each method believes, marked where it has the other sign.
-  function recorder(measured, all, count, goToTurn) {
-    const turns = [...Array(count).keys()];
+  function recorder(measured, all, said, goToTurn) {
+    const turns = [...said.keys()];
     const worth = turns.map((turn) => measured.turns[turn]?.measured);
     const known = worth.filter(Boolean);
     const [low, high] = [Math.min(0, ...known.map((one) => one.low)), Math.max(0, ...known.map((one) => one.high))];
@@ -75,7 +74,7 @@ const Credit = (() => {
     const against = turns.map(() => []); // a judge's number, 0 to 10, has no sign
     const body = all.flatMap((scores) =>
       waysOf(scores).map(([words, view]) => {
-        const named = scores.critic && !words.includes("critic") ? `${nameOf(scores.critic)}, ${words}` : words;
+        const named = all.length > 1 && scores.critic ? `${nameOf(scores.critic)}, ${words}` : words;
         const cells = turns.map((turn) => {
           const element = cell(view(scores.turns[turn]), mostOf(scores, view));
           if (words !== "judge" && clear(worth[turn]) * (view(scores.turns[turn])?.advantage ?? 0) < 0) {
@@ -90,13 +89,15 @@ const Credit = (() => {
     );
     const told = turns.filter((turn) => against[turn].length).map((turn) => make("li", {}, make("button", { class: "turn-link", type: "button", text: `turn ${turn + 1}`, onclick: () => goToTurn(turn) }), ` ${signed(worth[turn].advantage)}: ${against[turn].join("; ")}`));
     const settings = measured.settings ?? {};
-    const about = `${measured.turns[0]?.measured?.allocation === "fixed" ? `${settings.continuations} continuations` : `wanted half-width ${settings.target_error}`}, ${settings.measure ?? "reward"}`;
+    const effort = measured.turns[0]?.measured?.allocation === "fixed" ? `${settings.continuations} continuations of every state` : `until intervals were ±${settings.target_error}`;
+    const about = ` ${settings.measure ?? "reward"} gained, measured by playing on (${effort}), with 95 % intervals${body.length ? "; below, what methods believe, each in its own units" : ""}`;
+    const says = said.map((text) => make("td", { class: "says", title: text }, make("span", { text })));
     return make(
       "figure",
       { class: "strip recorder" },
-      make("figcaption", {}, make("strong", { text: "What every turn was worth" }), make("span", { class: "muted", text: ` measured by playing on (${about}), with 95 % intervals${body.length ? "; below it what methods believe" : ""}` }), notes(measured, count)),
+      make("figcaption", {}, make("strong", { text: "What every turn was worth:" }), make("span", { class: "muted", text: about }), notes(measured, said.length)),
       told.length ? make("div", { class: "contradicted" }, make("p", { text: "Turns where a method's sign contradicts the measurement:" }), make("ul", {}, told)) : null,
-      tableOf(count, goToTurn, [make("tr", {}, make("th", { scope: "row", text: "measured" }), drawn), ...body]),
+      tableOf(said.length, goToTurn, [make("tr", {}, make("th", { scope: "row", text: "says" }), says), make("tr", {}, make("th", { scope: "row", text: "worth" }), drawn), ...body]),
     );
   }
 
@@ -142,7 +143,7 @@ const Credit = (() => {
     const words = views.hidden ? "with the hidden solution" : "without it";
     const value = view.advantage;
     const kind = value === null ? "" : value < 0 ? " less" : " more";
-    return make("span", { class: `score${kind}`, title: value === null ? why(view) : `${critic}, ${words}: ${plain(value)}` }, make("span", { class: "visually-hidden", text: "critic's score " }), named ? `${critic} ` : null, signed(value));
+    return make("span", { class: `score${kind}`, title: value === null ? why(view) : `${critic}, ${words}: ${plain(value)}` }, `${named ? critic : "critic"} ${signed(value)}`);
   }
 
   function saw(row, all, turn, prompt) {
