@@ -43,7 +43,7 @@ WHY: Mapping[str, str] = credit.WHY | {
     "no_reply": "nothing was said after the turn, or what was said is not in the next prompt",
     "not_taken": "the method needs what came after a turn, and this one was not taken",
     "no_verdict": "the world's oracle says nothing about this turn",
-    "no_number": "the judge gave no number",
+    "no_number": "the judge gave no number from 0 to 10",
     "same_solution": "all tasks have the same hidden solution",
     "no_messages": "the file does not hold the dialogue before the turn",
 }
@@ -326,12 +326,17 @@ def _archer_critic(folder: Path, device: str) -> tuple[Any, Callable[[Asked], st
     return critic, lambda one: one.turn.prompt if chat else transcript.render(one.before)
 
 
-_SCORE = re.compile(r"SCORE\W{1,4}(\d+(?:\.\d+)?)", re.IGNORECASE)
+# a sign, the number, what it is out of; a bracket is none of these: "SCORE (0-10)"
+_SCORE = re.compile(
+    r"\bSCORE(?: [-\u2013] )?[^a-z0-9(\u2013\u2212-]*([\u2013\u2212-]?)([0-9]+(?:\.[0-9]+)?)(?:\s*/\s*([0-9]+))?",
+    re.IGNORECASE,
+)
 
 
 async def judge(asked: Sequence[Asked], desk: Desk) -> Values:
     """A chat model behind a server gives a number from 0 to 10; it is told the solution (`judge_turn_prompt`). Ours.
 
+    Another number tells of another scale, and is none: -3, 85, 4/5.
     The tokens that the server counts are shared equally by the turns of a window.
     """
     from sweet_rl.concurrency import for_each
@@ -349,8 +354,9 @@ async def judge(asked: Sequence[Asked], desk: Desk) -> Values:
         except RequestFailed as error:
             why = f"The judge did not score a turn ({error.failure}). What had finished is on disk"
             raise ServiceError(f"{why}: --to_continue resumes.") from error
-        scores = _SCORE.findall(reply.content)
-        found[at[0]][at[1]] = min(float(scores[-1]), 10.0) if scores else "no_number"
+        sign, number, out_of = (_SCORE.findall(reply.content) or [("-", "0", "")])[-1]
+        fits = not sign and out_of in {"", "10"} and float(number) <= 10
+        found[at[0]][at[1]] = float(number) if fits else "no_number"
 
     used = desk.judge.stats
     earlier = used.prompt_tokens + used.completion_tokens

@@ -1,8 +1,11 @@
 """The critic's score of every turn: by hand, resumed, on files without log-probabilities, and from Python."""
 
+import asyncio
 import itertools
 import json
 import shutil
+import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,12 +13,13 @@ import torch
 import sweet_rl
 from sweet_rl.chat import tokenizer_digest
 from sweet_rl.credit.commands import score
+from sweet_rl.credit.methods import Asked, judge
 from sweet_rl.errors import DataError, ServiceError, UsageError
-from sweet_rl.preferences.candidates import offline_turns, sampled_row
+from sweet_rl.preferences.candidates import Candidate, Candidates, offline_turns, sampled_row
 from sweet_rl.preferences.credit import turn_digest
 from sweet_rl.preferences.pairs import with_solution
 from sweet_rl.records import load_trajectories, read_rows, replace_rows, trajectory_to_row
-from sweet_rl.types import Completion, FinishReason
+from sweet_rl.types import Completion, FinishReason, Message
 from sweet_rl.worlds import world_of
 from tests.commands.test_step_stages import plain_mean, rows_of, trajectories
 from tests.integrations.test_credit_tokens import other_tokenizer
@@ -288,7 +292,7 @@ def test_candidates_that_were_not_taken_are_scored_by_what_can(models, saved, tm
 
 
 def test_a_judge_behind_a_server_gives_numbers(saved, tmp_path):
-    replies = itertools.cycle(["It asks for what is missing.\nSCORE: 7.5", "I cannot say.", "score: **12**"])
+    replies = itertools.cycle(["It asks for what is missing.\nSCORE: 7.5", "I cannot say.", "score: **10**"])
     with model_server(lambda body: said(next(replies))) as (url, asked):
         found = scored(saved, "judge", judge="m", judge_base_url=url)
     values = sorted((row["scores"]["judge"] for row in found.values()), key=str)
@@ -299,6 +303,30 @@ def test_a_judge_behind_a_server_gives_numbers(saved, tmp_path):
     assert {row["cost"]["judge"] for row in found.values()} == {12}  # 5 and 7 tokens a reply
     with model_server(lambda body: (500, {})) as (url, _), pytest.raises(ServiceError, match="--to_continue"):
         scored(saved, "judge", judge="m", judge_base_url=url, request_attempts=1)
+
+
+@pytest.mark.parametrize(
+    ("said", "score"),
+    [
+        ("SCORE: 8/10", 8.0), ("**SCORE:** **7**", 7.0), ("Score = 7", 7.0), ("SCORE - 6.5.", 6.5), ("SCORE: 0", 0.0),
+        ("SCORE: 2\nNo: SCORE: 9" + " " * 50_000 + "!", 9.0), ("SCORE: 3" + "9" * 5000, "no_number"),
+        ("SCORE: -3", "no_number"), ("SCORE: 5\nSCORE: \u22123", "no_number"), ("SCORE: 85", "no_number"),
+        ("SCORE: 4/5", "no_number"), ("SCORE (0-10): good", "no_number"), ("SCORE" * 20_000, "no_number"),
+        ("HIGHSCORE: 3", "no_number"), ("SCORE:" + " " * 100_000, "no_number"),
+    ],
+    ids=lambda value: str(value)[:20],
+)  # fmt: skip
+def test_a_judges_number_is_from_0_to_10_or_there_is_none(said, score):
+    async def chat(body):
+        return SimpleNamespace(content=said)
+
+    counts = SimpleNamespace(prompt_tokens=0, completion_tokens=0)
+    desk = SimpleNamespace(judge=SimpleNamespace(chat=chat, stats=counts), cost={})
+    desk.flags = SimpleNamespace(judge="m")
+    turn = Candidates(("t", 0, 0), 1, "P", "", (Candidate("What?", None, None, None, cut=False),))
+    started = time.process_time()
+    assert asyncio.run(judge([Asked(turn, (Message("user", "Write."),))], desk)) == [[score]]
+    assert time.process_time() - started < 2
 
 
 def test_the_worlds_oracle_judges_where_it_can(tmp_path):
