@@ -138,10 +138,11 @@ def main() -> None:
     print(heading())
     recorded = simulate(WORLD, num_tasks=given.tasks, agent="drawn")
     plans: dict[str, Plan] = {
-        f"fixed, {n}": Plan(target=given.target, fixed=n, most=256, bounds=(0.0, 1.0))
+        f"fixed, {n}": Plan(target=given.target, fixed=n, most=256, bounds=(0.0, 1.0, 0.0, 1.0))
         for n in given.continuations
     }
-    plans[f"stopped at {given.target:g}"] = Plan(target=given.target, fixed=None, most=256, bounds=(0.0, 1.0))
+    stopped = Plan(target=given.target, fixed=None, most=256, bounds=(0.0, 1.0, 0.0, 1.0))
+    plans[f"stopped at {given.target:g}"] = stopped
     table, numbers = [], {}
     for name, plan in plans.items():
         rows, recorder = measured(recorded, plan)

@@ -145,7 +145,11 @@ def measure(flags: MeasuringFlags, agent: PlayerFlags, human: HumanFlags, /) -> 
         name: getattr(flags, name) for name in how
     }
     bounds = (0.0, 1.0) if flags.measure == "success" else world.scores.range(world.turns(options))
-    plan = Plan(flags.target_error, flags.continuations, flags.max_continuations, bounds)
+    rewards = [one.reward for one in recorded if one.reward is not None]
+    known = (*bounds, min(rewards), max(rewards))
+    if None in bounds and known[2] == known[3]:
+        print(f"{world.name} names no bounds of rewards, and all of {source!r} are {known[2]:g}: where all continuations of a state give the same, its interval has no width (scores = Scores(lowest=..., highest=...) would give it one).")  # fmt: skip
+    plan = Plan(flags.target_error, flags.continuations, flags.max_continuations, known)
     rows = list(read_rows(flags.saved_path))
     jobs: list[tuple[Trajectory, list[Candidates]]] = [(one, own_turns(one)) for one in recorded]
     if rows and "additional_outputs" in rows[0][1]:

@@ -35,7 +35,8 @@ FIRST: Final = 8  # continuations of every state in the first round
 GROWTH: Final = 3  # a round brings a state's number to so many times what it was, at most
 _PILOTS: Final = 8  # dialogues by whose first round the cost of all is estimated
 
-Bounds = tuple[float | None, float | None]  # the lowest and the highest return, as far as there are such
+# the lowest and the highest return, as far as there are such; those of the recorded episodes
+Bounds = tuple[float | None, float | None, float, float]
 
 
 class Interval(NamedTuple):
@@ -62,7 +63,12 @@ class State:
         """Its value, with Student's interval; where all returns are equal, that allows for others that were not drawn."""
         if self.over:
             return Interval(*self.values[:1] * 3)
-        found = mean_of(self.values, low=bounds[0], high=bounds[1])
+        low, high, least, most = bounds
+        found = mean_of(self.values, low=low, high=high)
+        if not found.error:  # in a world without bounds: others as bad and as good as what was recorded
+            low = min(found.mean, least) if low is None else low
+            high = max(found.mean, most) if high is None else high
+            found = mean_of(self.values, low=low, high=high)
         low, high = (found.mean if end is None else end for end in (found.low, found.high))
         return Interval(found.mean, low, high, found.error or 0.0)
 
@@ -195,7 +201,7 @@ class Recorder:
     at_once: int = 512
     stats: RolloutStats = field(default_factory=RolloutStats)
     failed: list[Failure | None] = field(default_factory=list)
-    _graded: dict[Any, asyncio.Task[Trajectory]] = field(default_factory=dict)
+    _graded: dict[tuple[str, Any], asyncio.Task[Trajectory]] = field(default_factory=dict)
 
     async def run(
         self, jobs: Sequence[Job], keep: Callable[[list[dict[str, Json]]], None], tell: Callable[[str], None]
@@ -257,11 +263,11 @@ class Recorder:
         return float(won)
 
     async def _return_of(self, one: Trajectory) -> float | None:
-        """The return of an episode; equal answers are graded once."""
+        """The return of an episode; equal answers to equal tasks are graded once."""
         if one.failed or (one.reward is not None and self.grader == "auto"):
             return self._value(one)
         said = tuple(message.content for message in one.dialogue_history)
-        key = (one.task.task_id, one.answer if self.grader == "auto" else said)
+        key = (f"{one.task} {one.task.row}", one.answer if self.grader == "auto" else said)
         if key not in self._graded:
             self._graded[key] = asyncio.create_task(self._grades.submit(one))
         return self._value(await self._graded[key])
@@ -317,11 +323,8 @@ def rows_of(unit: Unit, plan: Plan, world: World, settings: Mapping[str, Json]) 
         texts, place = [one.text for one in turn.candidates], places[turn.key[2]]
         said = texts if unit.candidates else [history[place].content]
         earlier = {one.content.strip() for one in history[:place] if one.role == "assistant"}
-        repeats, kinds, found = (
-            [text.strip() in earlier for text in said],
-            list[str](),
-            list[dict[str, Json]](),
-        )
+        repeats, kinds = [text.strip() in earlier for text in said], list[str]()
+        found = list[dict[str, Json]]()
         pairs = unit.pairs if unit.candidates else [unit.pairs[number]]
         for text, (after, before) in zip(said, pairs, strict=True):
             state, first = unit.states[after], unit.states[before]

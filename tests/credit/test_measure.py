@@ -1,23 +1,29 @@
 """What turns were worth: against exact values, resumed, of candidates, and what is refused."""
 
+import asyncio
 import json
+from dataclasses import replace
 from itertools import pairwise
 from statistics import fmean
+from types import SimpleNamespace
 
 import pytest
 from credit import WORLD, exact, held_against, measured
 
 import sweet_rl
 from sweet_rl.cli.main import load
-from sweet_rl.credit.measured import Plan
+from sweet_rl.credit.measured import Plan, Recorder, State
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.interface import grades
 from sweet_rl.preferences.credit import turn_digest
 from sweet_rl.records import replace_rows
+from sweet_rl.types import Task, Trajectory
 from sweet_rl.users.server import start_server
+from sweet_rl.worlds import world_of
 from tests.conftest import ROOT
 
-FIXED = {"target": 0.1, "fixed": 8, "most": 256, "bounds": (0.0, 1.0)}
+BOUNDS = (0.0, 1.0, 0.0, 1.0)
+FIXED = {"target": 0.1, "fixed": 8, "most": 256, "bounds": BOUNDS}
 measure = load("credit measure")
 
 
@@ -58,10 +64,40 @@ def test_a_state_is_played_on_once_and_the_end_of_an_episode_not_at_all():
             assert (end, row["measured"]["after"]["n"], row["kind"]) == (reward, 0, "last")
 
 
-def test_intervals_of_a_few_turns_cover():
+@pytest.mark.parametrize("bounds", [BOUNDS, (None, None, 0.0, 1.0), (None, 1.0, 0.0, 0.5)])
+def test_intervals_of_a_few_turns_cover(bounds):
+    """In a world without bounds, too: equal returns allow for others, as far as those of recorded episodes."""
     recorded = played(90)
-    found = held_against(measured(recorded, Plan(**FIXED))[0], recorded)
+    found = held_against(measured(recorded, Plan(**{**FIXED, "bounds": bounds}))[0], recorded)
     assert len(found) > 150 and fmean(one["covers"] for one in found) > 0.88
+    assert min(one["half"] for one in found) > 0
+
+
+def test_equal_returns_without_bounds_are_as_those_between_the_recorded_ones():
+    state = State(None, 0, values=[0.25] * 8)
+    assert state.value((None, None, -1.0, 2.0)) == state.value((-1.0, 2.0, 0.0, 0.0))
+    assert state.value((None, 1.0, 0.5, 0.5)) == state.value((0.25, 1.0, 0.0, 0.0))  # what was drawn was less
+    assert State(None, 0, values=[5.0, 7.0]).value((None, None, 0.0, 1.0)).high > 7  # nothing is cut off
+
+
+def test_two_tasks_with_one_name_do_not_share_their_grades():
+    """Equal answers to equal tasks are graded once."""
+    tests = ({"a": "f(1) == 1"}, {"a": "f(1) == 2"}, {"a": "f(1) == 1"})
+    graded = []
+
+    async def returns():
+        async def submit(one):
+            graded.append(one)
+            return replace(one, reward=float("== 1" in one.task.test_cases["a"]))
+
+        cast = SimpleNamespace(world=WORLD, options=WORLD.options())
+        recorder = Recorder(cast, [], Plan(**FIXED), {"measure": "reward"})
+        recorder._grades = SimpleNamespace(submit=submit)
+        tasks = [Task("t", "Write f.", "", "", own, {"test_cases": own}) for own in tests]
+        return [await recorder._return_of(Trajectory(task, (), "def f(x): return x")) for task in tasks]
+
+    assert asyncio.run(returns()) == [1.0, 0.0, 1.0]
+    assert len(graded) == 2
 
 
 @pytest.mark.slow
@@ -94,11 +130,11 @@ def test_continuations_go_where_intervals_are_widest():
 def test_every_round_draws_what_follows():
     """A state that was stopped after k continuations has had the first k that a fixed number has."""
     recorded = played(4)
-    stopped = measured(recorded, Plan(0.1, None, 256, (0.0, 1.0)))[0]
+    stopped = measured(recorded, Plan(0.1, None, 256, BOUNDS))[0]
     numbers = {row["measured"]["before"]["n"] for row in stopped}
     assert max(numbers) > 24
     for number in numbers:
-        fixed = measured(recorded, Plan(0.1, number, 256, (0.0, 1.0)))[0]
+        fixed = measured(recorded, Plan(0.1, number, 256, BOUNDS))[0]
         before = {(row["task_id"], row["turn_index"]): row["measured"]["before"] for row in fixed}
         for row in stopped:
             if row["measured"]["before"]["n"] == number:
@@ -163,6 +199,18 @@ def test_a_run_goes_on_where_it_was_killed(run):
     assert output.read_bytes() == whole
     with pytest.raises(UsageError, match="continuations was 4, is 5"):
         measure("run.jsonl", "wild", to_continue=True, **{**FEW, "continuations": 5})
+
+
+def test_where_a_world_has_no_bounds_rewards_of_the_file_stand_for_them(run, monkeypatch, capsys):
+    world = world_of("number:WORLD")
+    monkeypatch.setattr(type(world), "scores", replace(world.scores, lowest=None, highest=None))
+    measure("run.jsonl", "wild", **FEW)
+    got = [row["measured"] for row in rows_of(run.with_name("run.measured.jsonl"))]
+    assert all(one["low"] < one["high"] for one in got)
+    assert "names no bounds" not in capsys.readouterr().out
+    changed(run, reward=0.25)
+    measure("run.jsonl", "wild", overwrite=True, **FEW)
+    assert "number names no bounds of rewards, and all of 'run.jsonl' are 0.25:" in capsys.readouterr().out
 
 
 def changed(run, **fields):
