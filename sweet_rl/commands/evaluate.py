@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from sweet_rl import tracking
 from sweet_rl.cli.main import load
@@ -23,7 +23,7 @@ from sweet_rl.evaluation.report import measures_of
 from sweet_rl.flags import flags_of, group
 from sweet_rl.flags.shared import Evaluation, GraderName, Margin, Quiet, Regrade
 from sweet_rl.grading import GRADERS, fields_by
-from sweet_rl.grading.report import failed_words, graded_with_own, repeats_words
+from sweet_rl.grading.report import failed_words, repeats_words
 from sweet_rl.preferences.pairs import dialogue_hard_negatives, margin_pairs, pair_rows, trajectory_pairs
 from sweet_rl.records import locked, read_rows, replace_rows, stamp_of, trajectories_from_rows
 from sweet_rl.records.rows import group_by_identity, group_by_task, repeats_of
@@ -70,18 +70,14 @@ def evaluate(flags: GraderFlags, /) -> None:
     GRADERS.find(grader)
     with graded_file(path, flags.k, regrade=flags.regrade) as file:
         judge = GRADERS.make(grader, world_in(file.trajectories[0].provenance), flag="grader")
-        made_by = {"graded_with": graded_with_own(grader, judge)}
-        for index, row in enumerate([] if flags.regrade else file.rows):
-            known, last = row.get("grades") or {}, row.get("graded_with") or {}
-            if grader in known and last.get("grader") != grader:  # another one has scored it since
-                file.update(index, {"reward": known[grader], "graded_with": {"grader": grader}})
         missing = file.missing(
-            lambda row: row.get("reward") if grader in (row.get("grades") or {}) else TO_GRADE, flags.regrade
+            lambda row: {"reward": row["grades"][grader]} if grader in (row.get("grades") or {}) else None,
+            *(flags.regrade, grader),
         )
         scores = judge.grade(file.trajectories[index] for index in missing)
         with Bar(len(missing), 0, unit="episode", quiet=flags.quiet or not missing) as bar:
             for index, score in zip(missing, scores, strict=True):
-                file.update(index, fields_by(grader, score, file.rows[index]) | made_by)
+                file.update(index, fields_by(grader, judge, score, file.rows[index]))
                 bar.update()
         if file.has_no_reward():
             details = next(file.rows[row] for row in file.groups[0]).get("grading_details") or {}
@@ -111,9 +107,6 @@ def _plain(stage: Callable[..., None]) -> Callable[..., None]:
     inner: Callable[..., None] = getattr(stage, "__wrapped__", stage)
     return inner
 
-
-TO_GRADE: Final = object()
-"""What is known of the reward of a row that is not graded yet."""
 
 _SAVE_AFTER_S = 1.0
 _SAVING_SHARE = 0.05
@@ -162,15 +155,20 @@ class GradedFile:
             if not counted and row.get("reward") is not None:  # graded by others
                 row["reward"], self._changed = None, True
 
-    def missing(self, known: Callable[[Mapping[str, Json]], Any], regrade: bool) -> list[int]:
-        """Rows to grade: all of them, or those whose reward is `TO_GRADE`; the others get the one that is known."""
+    def missing(
+        self, known: Callable[[Mapping[str, Json]], dict[str, Json] | None], regrade: bool, grader: str
+    ) -> list[int]:
+        """Rows to grade: all, or those of which nothing is known (None); others get the reward that the grader gave them."""
         found = []
         for index in sorted(itertools.chain(*self.groups)):
-            reward = TO_GRADE if regrade else known(self.rows[index])
-            if reward is TO_GRADE:
+            row = self.rows[index]
+            if regrade or (fields := known(row)) is None:
                 found.append(index)
-            elif self.rows[index].get("reward") != reward:  # it was another one of the grades
-                self.update(index, {"reward": reward})
+                continue
+            if fields and (row.get("graded_with") or {}).get("grader", grader) != grader:
+                fields["graded_with"] = {"grader": grader}  # another one has graded it since
+            if any(row.get(name) != value for name, value in fields.items()):
+                self.update(index, fields)
         return found
 
     def has_no_reward(self) -> bool:

@@ -6,11 +6,10 @@ Published behaviour: docs/published/sweet_rl.md#grading-code.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from sweet_rl.cli.progress import Bar, write_report
 from sweet_rl.cli.stage import recorded, stage
-from sweet_rl.commands.evaluate import TO_GRADE, check_outputs, graded_file
+from sweet_rl.commands.evaluate import check_outputs, graded_file
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag, group
 from sweet_rl.flags.models import NoSandbox
@@ -85,11 +84,11 @@ def run(flags: GradingFlags, grader: CodeGrader) -> None:
     saved_path, way = flags.saved_path, flags.compat
     made_by = graded_with("tests", {"test_timeout_s": flags.test_timeout_s, "memory_mb": flags.memory_mb})
 
-    def known(row: Mapping[str, Json]) -> Any:
+    def known(row: Mapping[str, Json]) -> dict[str, Json] | None:
         """A reward without a grade was given elsewhere; a grade of another way becomes the reward."""
         grades = row.get("grades") or {}
-        other = TO_GRADE if row.get("reward") is None else row["reward"]
-        return reward_of(grades, way) if way in grades else other
+        other = None if row.get("reward") is None else dict[str, Json]()
+        return {"reward": reward_of(grades, way)} if way in grades else other
 
     with graded_file(saved_path, flags.k, regrade=flags.regrade) as file:
         tasks = [file.trajectories[group[0]].task for group in file.groups]
@@ -106,7 +105,7 @@ def run(flags: GradingFlags, grader: CodeGrader) -> None:
             raise UsageError(
                 "\n".join([f"None of the tasks of {saved_path!r} can be graded:", *shown(reasons)])
             )
-        missing = file.missing(known, flags.regrade)
+        missing = file.missing(known, flags.regrade, "tests")
         graded = grader.grade_all(file.trajectories[index] for index in missing)
         with Bar(len(missing), 0, unit="answer", quiet=flags.quiet or not missing) as bar:
             for index, found in zip(missing, graded, strict=True):

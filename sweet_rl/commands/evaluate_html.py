@@ -14,7 +14,7 @@ from sweet_rl.browsers.page import Renderer, RenderFlags
 from sweet_rl.cli.parse import Facets
 from sweet_rl.cli.progress import Bar, write_report
 from sweet_rl.cli.stage import recorded, stage
-from sweet_rl.commands.evaluate import TO_GRADE, GradedFile, check_outputs, graded_file
+from sweet_rl.commands.evaluate import GradedFile, check_outputs, graded_file
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Only, flag, group
 from sweet_rl.flags.models import Metric, Placement
@@ -135,16 +135,16 @@ async def run(job: PageGradingFlags, renderer: Renderer, embedder: Embedder | No
 
     needed = job.rendered_with() | (job.model if job.rewarded == "clip" else {})
 
-    def known(row: Mapping[str, Json]) -> Any:
+    def known(row: Mapping[str, Json]) -> dict[str, Json] | None:
         """The grade that was made in this way; a reward without grades was given elsewhere."""
         grades = row.get("grades") or {}
         alike = needed.items() <= (row.get("graded_with") or {}).items()
         if alike and grades.get(job.rewarded) is not None:
-            return grades[job.rewarded]
-        return TO_GRADE if grades or row.get("reward") is None else row["reward"]
+            return {"reward": grades[job.rewarded]}
+        return None if grades or row.get("reward") is None else {}
 
     with graded_file(job.saved_path, job.k, regrade=job.regrade) as file:
-        missing = file.missing(known, job.regrade)
+        missing = file.missing(known, job.regrade, "pages")
         grader = PageGrader(
             renderer,
             folder=Path(job.saved_path).parent,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sweet_rl.grading.report import graded_with_own
 from sweet_rl.plugins import Registry
 from sweet_rl.types import Json, Score
 
@@ -15,7 +16,7 @@ GRADERS = Registry("sweet_rl.graders", "grader", parts=("grade",))
 """Those of other packages, for any world: an object, or a class or factory that takes nothing or the world."""
 
 
-def fields_by(grader: str, score: Score, row: Mapping[str, Json]) -> dict[str, Json]:
+def fields_by(grader: str, judge: object, score: Score, row: Mapping[str, Json]) -> dict[str, Json]:
     """The fields that a grader gives a row; its reward before the first grading stays among the grades."""
     grades = dict(row.get("grades") or {})
     if not grades and row.get("reward") is not None:
@@ -25,4 +26,5 @@ def fields_by(grader: str, score: Score, row: Mapping[str, Json]) -> dict[str, J
         "reward": score.value,
         "grades": grades | {grader: score.value},
         "grading_details": dict(row.get("grading_details") or {}) | details,
+        "graded_with": graded_with_own(grader, judge),
     }

@@ -182,7 +182,7 @@ def _by_grader(episodes: Sequence[Trajectory], settings: Mapping[str, Any], *, t
         if not isinstance(score, Score):
             raise UsageError(f"The grader {name} yielded {score!r}, and no sweet_rl.Score.")
         row = {"reward": episode.reward, **episode.extra}
-        found.append(score if texts else fields_by(str(name), score, row))
+        found.append(score if texts else fields_by(str(name), judge, score, row))
     return found
 
 

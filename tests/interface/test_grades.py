@@ -241,6 +241,7 @@ def test_a_grader_grades_any_world_and_keeps_the_reward_before():
     before = episode.reward
     (graded,) = sweet_rl.grade([episode], grader=f"{__name__}:Length")
     assert graded.reward == graded.extra["grades"][f"{__name__}:Length"] == 0.5
+    assert graded.extra["graded_with"]["grader"] == f"{__name__}:Length"
     assert before is None or graded.extra["grades"]["as played"] == before
 
 
