@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from random import Random
 from statistics import NormalDist, fmean, stdev
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 Key = TypeVar("Key")
 
@@ -228,14 +228,14 @@ def mcnemar(only_ours: int, only_theirs: int) -> float:
 
 
 def bootstrapped(
-    values: Sequence[float], *, among: int = 1, draws: int = DRAWS, seed: int = 0
-) -> tuple[float, float]:
-    """The percentile interval of a mean over tasks, by so many draws (of very many values by fewer); see `difference`."""
-    random, number = Random(seed), len(values)
-    draws = max(1000, min(draws, _MOST_DRAWN // number))
-    means = sorted(fmean(random.choices(values, k=number)) for _ in range(draws))
-    outside = 0.025 / among
-    return means[int(outside * draws)], means[min(draws - 1, math.ceil((1 - outside) * draws) - 1)]
+    tasks: Sequence[Any], of: Callable[[Sequence[Any]], float | None] = fmean, *, among: int = 1, draws: int = DRAWS
+) -> tuple[float, float]:  # fmt: skip
+    """The percentile interval of a number `of` tasks, by so many draws (of very many tasks by fewer); see `difference`."""
+    random, number = Random(0), len(tasks)
+    draws = max(min(draws, 1000), min(draws, _MOST_DRAWN // number))
+    drawn = (of(random.choices(tasks, k=number)) for _ in range(draws))
+    found, outside = sorted(one for one in drawn if one is not None), 0.025 / among
+    return found[int(outside * len(found))], found[math.ceil((1 - outside) * len(found)) - 1]
 
 
 # ---- Student's t

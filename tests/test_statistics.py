@@ -3,6 +3,7 @@
 import math
 from itertools import combinations
 from random import Random
+from statistics import median
 
 import numpy as np
 import pytest
@@ -221,6 +222,9 @@ def test_a_bootstrap_is_near_scipys_and_the_same_every_time():
     ).confidence_interval
     assert ours == pytest.approx(tuple(theirs), abs=0.01)
     assert ours == bootstrapped(values)
+    medians = bootstrapped(values, lambda some: median(some) if values[0] in some else None, draws=1000)
+    drawn = stats.bootstrap((values,), np.median, method="percentile", n_resamples=10_000, rng=0)
+    assert medians == pytest.approx(tuple(drawn.confidence_interval), abs=0.05)
     wide = bootstrapped(values, among=10)
     assert wide[0] < ours[0] < ours[1] < wide[1]
     pairs = [[value] for value in values]

@@ -9,9 +9,8 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
-from random import Random
 from statistics import StatisticsError, correlation, fmean, linear_regression, pvariance
 from typing import Any, Final, NamedTuple
 
@@ -20,7 +19,7 @@ from sweet_rl.preferences.credit import turn_digest
 from sweet_rl.preferences.pairs import KEY_FIELDS, TurnKey, key_of, twice
 from sweet_rl.records import read_rows
 from sweet_rl.runs import check_settings
-from sweet_rl.statistics import Z, area_under_curve
+from sweet_rl.statistics import Z, area_under_curve, bootstrapped
 from sweet_rl.types import Json
 from sweet_rl.version import __version__
 from sweet_rl.viewer.export import from_template
@@ -51,7 +50,7 @@ class Turn(NamedTuple):
 
 Group = Sequence[Turn]
 """A turn by itself, or the candidates of a turn."""
-Measure = Callable[[Sequence[Group]], float | None]
+Measure = Callable[[Iterable[Group]], float | None]
 
 
 def joined(
@@ -168,13 +167,10 @@ def picked(method: str, what: str, states: Iterable[Group], *, repeats: bool = T
 
 def _estimate(tasks: Sequence[Sequence[Group]], of: Measure) -> dict[str, float | None]:
     """A measure, with the percentile interval of a bootstrap over tasks."""
-    number = sum(len(group) for one in tasks for group in one)
-    value, rng = of([group for one in tasks for group in one]), Random(0)
-    draws = max(100, min(_DRAWS, _MOST // number)) if value is not None and len(tasks) > 2 else 0
-    drawn = [of([group for one in rng.choices(tasks, k=len(tasks)) for group in one]) for _ in range(draws)]
-    found = sorted(one for one in drawn if one is not None)
-    cut = int(0.025 * len(found))
-    return {"value": value, "low": found[cut] if found else None, "high": found[-1 - cut] if found else None}
+    number, value = sum(map(len, chain(*tasks))), of(chain(*tasks))
+    known, draws = value is not None and len(tasks) > 2, max(100, min(_DRAWS, _MOST // number))
+    low, high = bootstrapped(tasks, lambda some: of(chain(*some)), draws=draws) if known else (None, None)
+    return {"value": value, "low": low, "high": high}
 
 
 def compared(measured: str, scores: Sequence[str]) -> dict[str, Any]:
@@ -265,12 +261,6 @@ def text_of(numbers: Mapping[str, Any]) -> str:
 
 def page_of(numbers: Mapping[str, Any], **made: str) -> str:
     """The same as an HTML page, with a picture of each method's calibration."""
-    about: dict[str, Any] = {
-        "numbers": numbers,
-        "rows": table(numbers),
-        "headline": headline(numbers),
-        "cell": cell,
-    }
-    return from_template(
-        "sweet_rl.credit", "compare.html", style="compare.css", **about, **made, version=__version__
-    )
+    told = {"headline": headline(numbers), "version": __version__}
+    about: dict[str, Any] = {"numbers": numbers, "rows": table(numbers), "cell": cell} | told
+    return from_template("sweet_rl.credit", "compare.html", style="compare.css", **about, **made)
