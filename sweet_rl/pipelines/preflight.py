@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -175,7 +176,7 @@ def look(steps: Sequence[Step], folder: Path, every: Sequence[Step]) -> Iterator
         repair = "another folder (--set folder=...), room on this disk, or fewer checkpoints"
         yield Finding("OK", "disk", seen) if free > most else Finding("WRONG", "disk", seen, repair)
     memory = max((one.memory for one in takes if one.memory), default=0.0)
-    if (there := gpu_bytes()) and memory:
+    if memory and (there := gpu_bytes()):
         seen = f"about {memory / 1e9:.1f} GB of each GPU's {there / 1e9:.1f} GB are needed"
         more = "more GPUs, --zero_stage 3, --lora_rank, --adam_offload or a smaller --max_len"
         yield Finding("OK" if memory < there else "WRONG", "GPU memory", seen, "" if memory < there else more)
@@ -196,11 +197,11 @@ def look(steps: Sequence[Step], folder: Path, every: Sequence[Step]) -> Iterator
 
 
 def gpu_bytes() -> float:
-    """The memory of the smallest GPU that nvidia-smi lists; 0 where it lists none."""
-    query = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    """The memory of the smallest GPU that torch may use, asked in a process of its own; 0 where there is none."""
+    each = "cuda.get_device_properties(at).total_memory for at in range(cuda.device_count())"
+    asks = [sys.executable, "-c", f"from torch import cuda; print(min({each}))"]
     try:
-        done = subprocess.run(query, capture_output=True, text=True, timeout=8, check=True)
-        return min((float(line) * 2**20 for line in done.stdout.splitlines()), default=0.0)
+        return float(subprocess.run(asks, capture_output=True, text=True, timeout=60, check=True).stdout)
     except (OSError, ValueError, subprocess.SubprocessError):
         return 0.0
 

@@ -98,16 +98,17 @@ def test_what_steps_lack(tmp_path, monkeypatch):
 def test_disk_and_gpus_are_compared_with_an_estimate(tmp_path, monkeypatch):
     trains = {"pretrain": "nobody/a-7B", "dataset": "d", "save_path": str(tmp_path / "m")}
     steps = [Step("policy", "train_dpo", flags=trains)]
-    smi = tmp_path / "nvidia-smi"
-    smi.write_text("#!/bin/sh\necho 81559\necho 24576\n")
-    smi.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    sees = "import types\ncuda = types.SimpleNamespace(device_count=lambda: 2, get_device_properties="
+    (tmp_path / "torch.py").write_text(
+        f"{sees}lambda at: types.SimpleNamespace(total_memory=[81e9, 24e9][at]))"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=20e9))
     found = {one.what: one for one in look(steps, tmp_path / "out", steps)}
     assert found["disk"].level == found["GPU memory"].level == "WRONG"
     assert found["disk"].seen.startswith("20.0 GB are free, about 28.0 GB are needed")
-    assert "of each GPU's 25.8 GB" in found["GPU memory"].seen
-    smi.write_text("#!/bin/sh\nexit 9\n")
+    assert "of each GPU's 24.0 GB" in found["GPU memory"].seen
+    (tmp_path / "torch.py").write_text("import types\ncuda = types.SimpleNamespace(device_count=lambda: 0)")
     assert preflight.gpu_bytes() == 0
 
 

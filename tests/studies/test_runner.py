@@ -6,6 +6,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -29,9 +30,24 @@ from sweet_rl.studies.sweet.settings import ALL_WAYS, EMBEDDED, SWEETS, begun_wi
 def pretrained(folder, study, monkeypatch, gib=0.0, jobs=2):
     """A study of a pretrained model on a machine whose GPU has so much memory."""
     monkeypatch.setattr("torch.cuda.is_available", lambda: gib > 0)
-    monkeypatch.setattr("sweet_rl.pipelines.preflight.gpu_bytes", lambda: gib * 2**30)
+    card = SimpleNamespace(name="card", total_memory=gib * 2**30)
+    monkeypatch.setattr("torch.cuda.get_device_properties", lambda at: card)
     monkeypatch.setattr("sweet_rl.studies.sweet.settings.model_path", lambda name: name)
     return replace(study, ways=ALL_WAYS, **begun_with("smollm2", folder, jobs))
+
+
+def test_a_pretrained_model_is_sized_for_what_torch_sees_and_that_is_said(
+    tmp_path, study, monkeypatch, capsys
+):
+    """A part of a card, without nvidia-smi: torch says how much memory it is."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    part, both = (pretrained(tmp_path, study, monkeypatch, gib=gib) for gib in (20, 0))
+    assert (part.train_tasks, part.settings.training["max_tokens_per_batch"]) == (500, 4096)  # of 5 GiB
+    assert part.settings.sampling["cache_gib"] == 1.25
+    assert (both.train_tasks, both.settings.training["max_tokens_per_batch"]) == (100, 1024)
+    first, second = capsys.readouterr().out.split("\n\n")[:2]
+    assert "those for a GPU, card with 20 GiB: train_tasks 500, test_tasks 300," in first
+    assert "those for two cores, as torch sees no GPU: train_tasks 100, test_tasks 150," in second
 
 
 def kinds(folder, study, monkeypatch):

@@ -148,11 +148,8 @@ def chosen_by(critic: str, turns: int) -> str:
     return f"best_of_{turns}_by_{critic}"
 
 
-LINES = (
-    "insider",
-    "expert",
-    "random",
-)  # Know the true prior, teach, and forget: they bound what can be reached
+# Know the true prior, teach, and forget: they bound what can be reached
+LINES = ("insider", "expert", "random")
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,20 +186,8 @@ OF_DEMONSTRATIONS = 2_000_000  # The same for the tasks of the demonstrations
 ALL_WAYS = (*(way.name for way in SWEETS), TWO_ROUNDS)
 
 
-_ON_A_GPU = {
-    "train_tasks": 500,
-    "test_tasks": 300,
-    "candidates": 12,
-    "candidates_of": 2,
-    "demonstrations": 1000,
-}
-_ON_TWO_CORES = {
-    "train_tasks": 100,
-    "test_tasks": 150,
-    "candidates": 8,
-    "candidates_of": 0.5,
-    "demonstrations": 500,
-}
+_SIZES = ("train_tasks", "test_tasks", "candidates", "candidates_of", "demonstrations")
+_ON_A_GPU, _ON_TWO_CORES = (500, 300, 12, 2, 1000), (100, 150, 8, 0.5, 500)
 
 
 def is_pretrained(agent: str) -> bool:
@@ -211,7 +196,7 @@ def is_pretrained(agent: str) -> bool:
 
 
 def begun_with(agent: str, folder: str | Path, jobs: int) -> dict[str, Any]:
-    """The fields of a `Study` in a folder that say what its agent is, and whatever follows from that.
+    """The fields of a `Study` in a folder that say what its agent is, and what follows from that; sizes are printed.
 
     Of a pretrained model it is sized for a quarter of an hour on one GPU, or a night on two cores. A quarter of a GPU's
     memory decides how many tokens are computed at once, whatever `jobs` are: other settings would run everything again.
@@ -220,27 +205,31 @@ def begun_with(agent: str, folder: str | Path, jobs: int) -> dict[str, Any]:
         return {"agent": agent}
     import torch
 
-    from sweet_rl.pipelines.preflight import gpu_bytes
-
     model_path(agent)  # refused before anything is written
     found: dict[str, Any] = {"agent": str(Path(folder) / "warm_start"), "pretrained": agent, "page_tasks": 0}
     found["threads"] = max(1, (os.cpu_count() or 1) // jobs)
-    sampling = {"max_tokens": 96}
-    if torch.cuda.is_available() and (share := gpu_bytes() / 2**30 / 4):
+    sampling, where, sizes = {"max_tokens": 96}, "two cores, as torch sees no GPU", _ON_TWO_CORES
+    if torch.cuda.is_available():
+        card, sizes = torch.cuda.get_device_properties(0), _ON_A_GPU
+        share = card.total_memory / 2**30 / 4
+        where = f"a GPU, {card.name} with {4 * share:.0f} GiB"
         tokens = 2 ** min(15, int(math.log2(1000 * share)))  # 32,768 take 33 GB
         own = replace(
             PRETRAINED,
             training={"max_len": 1024, "train_batch_size": 32, "max_tokens_per_batch": tokens, "bf16": True},
             sampling=sampling | {"max_batch": 512, "batch_size": 512, "cache_gib": share / 4},
         )
-        return found | {"settings": own} | _ON_A_GPU
-    processor = Path("/proc/cpuinfo")
-    bf16 = processor.exists() and "avx512_bf16" in processor.read_text()
-    own = replace(
-        PRETRAINED,
-        training={"max_len": 1024, "train_batch_size": 8, "max_tokens_per_batch": 1024, "bf16": bf16},
-        sampling=sampling | {"max_batch": 64, "batch_size": 64},
-        ranking={"max_batch_tokens": 2048},
-        imitation={**PRETRAINED.imitation, "max_epochs": 1},
-    )
-    return found | {"settings": own} | _ON_TWO_CORES
+    else:
+        processor = Path("/proc/cpuinfo")
+        bf16 = processor.exists() and "avx512_bf16" in processor.read_text()
+        own = replace(
+            PRETRAINED,
+            training={"max_len": 1024, "train_batch_size": 8, "max_tokens_per_batch": 1024, "bf16": bf16},
+            sampling=sampling | {"max_batch": 64, "batch_size": 64},
+            ranking={"max_batch_tokens": 2048},
+            imitation={**PRETRAINED.imitation, "max_epochs": 1},
+        )
+    fitting = dict(zip(_SIZES, sizes, strict=True))
+    told = ", ".join(f"{name} {number}" for name, number in fitting.items())
+    print(f"Sizes that no flag names are those for {where}: {told}.\n", flush=True)
+    return found | {"settings": own} | fitting
