@@ -46,10 +46,9 @@ def test_what_is_there_is_not_run_again_and_another_warm_start_is_refused(tmp_pa
     monkeypatch.setattr(mini, "flags", lambda doc, **_: arguments)
     monkeypatch.setattr(mini, "_run", lambda study, jobs: ran.append(study))
     monkeypatch.setattr(mini, "results", lambda study, seconds: None)
+    measured = mini.sweet_results.measured_in
     monkeypatch.setattr(
-        mini,
-        "numbers_of",
-        lambda found, study: {name: {"success": 0.5} for name in mini.sweet_results.measured_in(study)},
+        mini, "numbers_of", lambda _, study: {name: {"success": 0.5} for name in measured(study)}
     )
     mini.main()
     mini.main()
@@ -198,11 +197,8 @@ def test_flags_are_made_of_their_defaults(monkeypatch, capsys):
         "rows": 3, "rate": 0.5, "tiny": False, "output": None, "size": ("small", "tiny"),
         "worlds": ["a", "b"], "seeds": [1],
     }  # fmt: skip
-    monkeypatch.setattr(
-        sys,
-        "argv",
-        ["x.py", "--tiny", "--rows", "4", "--size", "tiny", "--worlds", "b", "--seeds", "2,3", "4"],
-    )
+    words = "x.py --tiny --rows 4 --size tiny --worlds b --seeds 2,3 4"
+    monkeypatch.setattr(sys, "argv", words.split())
     assert vars(_measure.flags("", **options)) == {
         "rows": 4, "rate": 0.5, "tiny": True, "output": None, "size": "tiny", "worlds": ["b"], "seeds": [2, 3, 4],
     }  # fmt: skip
@@ -215,9 +211,8 @@ def test_flags_are_made_of_their_defaults(monkeypatch, capsys):
 def test_a_world_whose_engine_is_missing_is_a_row_that_says_so_unless_it_was_asked_for(monkeypatch, capsys):
     played = {"nothing": world_table.PLAYED["nothing"], "detective": world_table.PLAYED["detective"]}
     monkeypatch.setattr(world_table, "PLAYED", played)
-    monkeypatch.setattr(
-        sys, "argv", ["worlds.py", "--parallel", "1", "--seconds", "0.01", "--detective", "no.z5"]
-    )
+    words = "worlds.py --parallel 1 --seconds 0.01 --detective no.z5"
+    monkeypatch.setattr(sys, "argv", words.split())
     rows = asyncio.run(world_table.table(world_table.parse()))
     assert [row.world for row in rows] == ["nothing"]
     assert "| detective | | not measured: " in capsys.readouterr().out
@@ -263,11 +258,8 @@ def test_what_was_written_is_read(tmp_path):
 
 def test_another_seed_leaves_the_others_and_further_methods_join_theirs():
     grown = FULL.with_seed(40, 7, Seed(ONE, MADE)).with_seed(10, 5, Seed(ONE, MADE))
-    assert {trades: sorted(seeds) for trades, seeds in grown.seeds.items()} == {
-        1: [5, 6],
-        10: [5],
-        40: [5, 6, 7],
-    }
+    seeds = {trades: sorted(seeds) for trades, seeds in grown.seeds.items()}
+    assert seeds == {1: [5, 6], 10: [5], 40: [5, 6, 7]}
     assert sorted(FULL.seeds) == [1, 40]
     rft = {"rft": {"success": 0.375}}
     assert FULL.with_seed(40, 5, Seed(rft, MADE)).seeds[40][5].numbers == FEW | rft
@@ -296,13 +288,9 @@ def test_the_page_marks_what_another_run_made_and_the_table_leaves_it_out(tmp_pa
     (_, _, own, _) = FULL.comparisons()
     run = Results("sweet", "A run", comparisons=(own,))
     results = beside(run, tmp_path / "packaged.json")
-    assert [part.title for part in results.comparisons] == [
-        "The more kinds of shop, the more it helps that the critic reads the solution",
-        "40 trades, a critic chooses at test time",
-        "40 trades",
-        "1 trade",
-        "40 trades",
-    ]
+    first, *titles = (part.title for part in results.comparisons)
+    assert first == "The more kinds of shop, the more it helps that the critic reads the solution"
+    assert titles == ["40 trades, a critic chooses at test time", "40 trades", "1 trade", "40 trades"]
     assert table(results).splitlines()[0].startswith("40 trades ")
     page = results_page(results)
     assert page.count("not from this run.") == 1

@@ -34,9 +34,8 @@ def tokens(turns, *, between=3):
 
 def spread(values, turns, *, between=3):
     """Values of turns on their tokens."""
-    return [
-        x for value, count in zip(values, turns, strict=True) for x in (*[value] * count, *[0.0] * between)
-    ]
+    own = zip(values, turns, strict=True)
+    return [x for value, count in own for x in (*[value] * count, *[0.0] * between)]
 
 
 LENGTHS = ([2, 4, 3], [3, 2], [5])
@@ -61,21 +60,11 @@ def by_turns(method, *, columns="ours"):
                 row = {"uid": f"t{task}", "prompts": [1, 2], "responses": ids, "response_mask": mask}
                 row |= {"token_level_rewards": at_end, "advantages": spread(own, turns)}
             elif columns == "openrlhf":  # masks of predicted tokens, behind the prompt's first
-                row = {
-                    "group_id": task,
-                    "sequences": [1, 2, *ids],
-                    "action_mask": [0, *mask],
-                    "rewards": paid,
-                }
-                row["advantages"] = [0.0, *spread(own, turns)]
+                row = {"group_id": task, "sequences": [1, 2, *ids], "action_mask": [0, *mask]}
+                row |= {"rewards": paid, "advantages": [0.0, *spread(own, turns)]}
             else:
-                row = {
-                    "task_id": f"t{task}",
-                    "completion_ids": ids,
-                    "completion_mask": [1] * len(ids),
-                    "tool_mask": mask,
-                }
-                row |= {"turn_rewards": paid, "advantages": spread(own, turns)}
+                row = {"task_id": f"t{task}", "completion_ids": ids, "completion_mask": [1] * len(ids)}
+                row |= {"tool_mask": mask, "turn_rewards": paid, "advantages": spread(own, turns)}
             rows.append(row)
     return rows
 
@@ -100,11 +89,8 @@ def outcomes(*, broken):
     for task, rewards in enumerate(REWARDS):
         own = [row for row in rows if row["task_id"] == f"t{task}"]
         returns = [sum(paid) for paid in rewards]
-        mean = fmean(
-            [value for value, turns in zip(returns, LENGTHS, strict=True) for _ in turns]
-            if broken
-            else returns
-        )
+        by_turn = [value for value, turns in zip(returns, LENGTHS, strict=True) for _ in turns]
+        mean = fmean(by_turn if broken else returns)
         for row, value, turns in zip(own, returns, LENGTHS, strict=True):
             row["advantages"] = spread([value - mean] * len(turns), turns)
     return rows
@@ -114,11 +100,8 @@ def normalised(*, broken):
     """GRPO's advantages, and the same once more over all turns (gem)."""
     rows = by_turns(grpo)
     if broken:
-        pool = [
-            v
-            for row, turns in zip(rows, LENGTHS * 2, strict=True)
-            for v in [row["advantages"][0]] * len(turns)
-        ]
+        own = zip(rows, LENGTHS * 2, strict=True)
+        pool = [value for row, turns in own for value in [row["advantages"][0]] * len(turns)]
         mean, deviation = fmean(pool), stdev(pool)
         for row, turns in zip(rows, LENGTHS * 2, strict=True):
             row["advantages"] = spread([(row["advantages"][0] - mean) / deviation] * len(turns), turns)
@@ -158,20 +141,10 @@ def test_the_faults_are_found_in_other_shapes_too():
     alone = []  # of two repeats, whose order is right: only the biased formula itself tells
     for own, method in (([[1.0, 0.5, 0.0], [0.0]], mt_grpo_biased), ([[1.0, 0.5, 0.0], [0.0]], mt_grpo)):
         values = method([Steps(tuple(paid), ()) for paid in own], 1.0)
-        turns = [[2, 2, 2], [2]]
-        columns = zip(own, values, turns, strict=True)
-        alone.append(
-            [
-                {
-                    "uid": "a",
-                    "responses": [7] * 5 * len(t),
-                    "response_mask": tokens(t),
-                    "turn_rewards": paid,
-                    "advantages": spread(v, t),
-                }
-                for paid, v, t in columns
-            ]
-        )
+        alone.append([])
+        for paid, v, t in zip(own, values, ([2, 2, 2], [2]), strict=True):
+            row = {"uid": "a", "responses": [7] * 5 * len(t), "response_mask": tokens(t)}
+            alone[-1].append(row | {"turn_rewards": paid, "advantages": spread(v, t)})
     assert "depends on how long" in checked(alone[0])[0]
     assert checked(alone[1]) == []
     rows = outcomes(broken=False)
@@ -186,12 +159,7 @@ def test_the_faults_are_found_in_other_shapes_too():
 
 
 def test_clean_rows_of_all_trainers_pass():
-    assert (
-        checked(
-            exported(), ends=(tiny_tokenizer().eos_token_id,), special=set(tiny_tokenizer().all_special_ids)
-        )
-        == []
-    )
+    assert checked(exported(), ends=(END,), special=set(tiny_tokenizer().all_special_ids)) == []
     assert checked(exported(), said={one.key: one for one in episodes()}) == []
     for columns in ("ours", "verl", "openrlhf"):
         for method in (mt_grpo, grpo):
@@ -209,11 +177,8 @@ def test_clean_rows_of_all_trainers_pass():
         row["advantages"] = spread([(value - fmean(pool)) / pstdev(pool)] * len(turns), turns)
     assert checked(rows) == []
     said = [{"role": role, "content": "x"} for role in ("user", "assistant", "user", "assistant")]
-    reply = {
-        "dialogues": [{"hidden": "s", "messages": said}],
-        "advantages": [[0.5, None]],
-        "why": [["", "no_prompt"]],
-    }
+    reply = {"dialogues": [{"hidden": "s", "messages": said}], "why": [["", "no_prompt"]]}
+    reply["advantages"] = [[0.5, None]]
     assert checked([reply]) == []
     reply["advantages"] = [[0.5]]
     assert "2 turns, 2 runs of trained tokens, 1 credits" in checked([reply])[1]
@@ -286,20 +251,11 @@ def traces():
     [
         (lambda nodes: nodes, None),
         (lambda nodes: nodes[1].update(advantages=None), None),  # a turn without a score stays unassigned
-        (
-            lambda nodes: nodes[1].update(advantages=[0.5]),
-            "node 1: 3 tokens, 3 entries of the mask, 1 advantages",
-        ),
-        (
-            lambda nodes: nodes[1].update(advantages=[0.0, 0.5]),
-            "turn 1: 1 of its 2 tokens have lost their advantage",
-        ),
-        (
-            lambda nodes: nodes[0].update(mask=[False, True]),
-            "token 1: 1 tokens are trained that belong to no turn",
-        ),
+        (lambda nodes: nodes[1].update(advantages=[0.5]), "node 1: 3 tokens, 3 entries of the mask, 1 advantages"),
+        (lambda nodes: nodes[1].update(advantages=[0.0, 0.5]), "turn 1: 1 of its 2 tokens have lost their advantage"),
+        (lambda nodes: nodes[0].update(mask=[False, True]), "token 1: 1 tokens are trained that belong to no turn"),
     ],
-)
+)  # fmt: skip
 def test_traces(change, words):
     rows = copy.deepcopy(traces())
     change(rows[0]["traces"][0]["nodes"])
@@ -371,13 +327,9 @@ def test_a_claim_is_held_against_all_rows():
     assert "its episode has several advantages" in checked(rows, "outcome")[0]
     assert checked(by_turns(mt_grpo_biased), "other") == []
     swapped = outcomes(broken=False)
-    swapped[0]["advantages"], swapped[1]["advantages"] = (
-        spread([value] * len(turns), turns)
-        for value, turns in (
-            (swapped[1]["advantages"][0], LENGTHS[0]),
-            (swapped[0]["advantages"][0], LENGTHS[1]),
-        )
-    )
+    both = [one["advantages"][0] for one in swapped[1::-1]]
+    for row, value, turns in zip(swapped, both, LENGTHS, strict=False):
+        row["advantages"] = spread([value] * len(turns), turns)
     assert "does not fit the outcome" in checked(swapped)[0]
 
 
@@ -410,6 +362,5 @@ def test_a_dialogue_of_two_rows_is_one_episode():
     """A prompt that does not continue the one before begins another row of the same repeat."""
     rows = stepwise(broken=False)
     assert {row["trajectory_id"] for row in rows} == {0, 1, 2}
-    assert (
-        checked([*rows, *credited_rows([episode(5, 0, turns=3)], [[1.0, 2.0, 3.0]], tiny_tokenizer())]) == []
-    )
+    more = credited_rows([episode(5, 0, turns=3)], [[1.0, 2.0, 3.0]], tiny_tokenizer())
+    assert checked([*rows, *more]) == []

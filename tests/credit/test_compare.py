@@ -28,11 +28,8 @@ def measured_row(task, place, worth, kind="turn"):
 
 
 def scored(row, scores, **more):
-    return (
-        {name: row[name] for name in ("task_id", "sample_index", "turn_index", "turn_digest")}
-        | {"scores": scores}
-        | more
-    )
+    names = ("task_id", "sample_index", "turn_index", "turn_digest")
+    return {name: row[name] for name in names} | {"scores": scores} | more
 
 
 def test_ranks_and_their_correlation_are_scipys():
@@ -42,12 +39,8 @@ def test_ranks_and_their_correlation_are_scipys():
         assert ranks(worth) == list(stats.rankdata(worth))
         found = spearman("m", [[turn(a, b) for a, b in zip(worth, score, strict=True)]])
         assert found == pytest.approx(stats.spearmanr(worth, score).statistic)
-    assert (
-        spearman("m", [[turn(1, 2), turn(2, 2)]])
-        is spearman("m", [[turn(1, 2)]])
-        is spearman("other", [[turn(1, 2)]])
-        is None
-    )
+    assert spearman("m", [[turn(1, 2), turn(2, 2)]]) is spearman("m", [[turn(1, 2)]]) is None
+    assert spearman("other", [[turn(1, 2)]]) is None
 
 
 def test_auc_is_over_turns_that_are_clearly_good_or_bad():
@@ -78,14 +71,12 @@ def files(tmp_path, monkeypatch):
     rng, rows, scores = Random(0), [], []
     for task in range(12):
         for place in range(5):
-            rows.append(
-                measured_row(f"t{task}", place, rng.uniform(-0.4, 0.4), "last" if place == 4 else "turn")
-            )
+            kind = "last" if place == 4 else "turn"
+            rows.append(measured_row(f"t{task}", place, rng.uniform(-0.4, 0.4), kind))
             worth = rows[-1]["measured"]["advantage"]
             own = {"knows": 2 * worth + 0.1, "guesses": rng.random(), "silent": None}
-            scores.append(
-                scored(rows[-1], own, cost={"knows": 100, "guesses": 0}, why={"silent": "no reason"})
-            )
+            more = {"cost": {"knows": 100, "guesses": 0}, "why": {"silent": "no reason"}}
+            scores.append(scored(rows[-1], own, **more))
     replace_rows("run.measured.jsonl", rows)
     replace_rows("scores.jsonl", scores)
     return rows, scores
@@ -113,15 +104,9 @@ def test_numbers_table_and_page(files, capsys):
 def test_views_of_a_critic_are_two_methods_and_of_two_files_both_stay(files):
     rows, _ = files
     for name, sign in (("a", 1), ("b", -1)):
-        own = [
-            scored(row, {})
-            | {
-                "hidden": {"advantage": sign * row["measured"]["advantage"]},
-                "without_hidden": {"advantage": None},
-            }
-            for row in rows
-        ]
-        replace_rows(f"{name}.jsonl", own)
+        worths, blind = [sign * row["measured"]["advantage"] for row in rows], {"advantage": None}
+        both = [{"hidden": {"advantage": worth}, "without_hidden": blind} for worth in worths]
+        replace_rows(f"{name}.jsonl", [scored(row, {}, **own) for row, own in zip(rows, both, strict=True)])
     found = compared("run.measured.jsonl", ["a.jsonl", "b.jsonl"])["methods"]
     values = {name: one["spearman"]["value"] for name, one in found.items()}
     assert values == {
@@ -135,33 +120,21 @@ def test_candidates_are_compared_within_their_state(tmp_path, monkeypatch):
     rows, scores = [], []
     for task in range(4):
         worths = [0.1 * task, 0.3, -0.2]
-        row = measured_row(f"t{task}", 1, 0.0) | {
-            "kind": ["useful", "last", "useless"],
-            "repeat": [False, False, True],
-        }
-        row["measured"] = {
-            "candidates": [
-                {"advantage": one, "advantage_low": one - 0.01, "advantage_high": one + 0.01}
-                for one in worths
-            ]
-        }
+        row = measured_row(f"t{task}", 1, 0.0) | {"kind": ["useful", "last", "useless"]}
+        ends = ("advantage", 0), ("advantage_low", -0.01), ("advantage_high", 0.01)
+        row["measured"] = {"candidates": [{name: one + more for name, more in ends} for one in worths]}
+        row["repeat"] = [False, False, True]
         rows.append(row)
         scores.append(scored(row, {"likes repeats": [0, 0.1, 1], "knows": worths, "some": [1, None, 0]}))
     replace_rows("m.jsonl", rows)
     replace_rows("s.jsonl", scores)
     found = compared("m.jsonl", ["s.jsonl"])
-    assert (found["states"], found["turns"], list(found["methods"])) == (
-        4,
-        12,
-        ["knows", "some", "likes repeats"],
-    )
+    assert (found["states"], found["turns"]) == (4, 12)
+    assert list(found["methods"]) == ["knows", "some", "likes repeats"]
     bad, good = found["methods"]["likes repeats"], found["methods"]["knows"]
     assert (bad["lost"]["value"], bad["repeats"]["value"]) == (pytest.approx(0.5), 1)
-    assert (good["lost"]["value"], good["within"]["value"], good["lost_without_repeats"]["value"]) == (
-        0,
-        pytest.approx(1),
-        0,
-    )
+    assert good["lost"]["value"] == good["lost_without_repeats"]["value"] == 0
+    assert good["within"]["value"] == pytest.approx(1)
     assert found["methods"]["some"]["turns"] == 8
 
 

@@ -143,10 +143,8 @@ def test_every_round_draws_what_follows():
 
 def test_the_same_seed_gives_the_same_rows_however_many_are_in_flight():
     recorded, plan = played(5), Plan(**{**FIXED, "fixed": None})
-    rows = [
-        sorted(map(json.dumps, measured(recorded, plan, **how)[0]))
-        for how in ({"at_once": 3}, {}, {"seed": 1})
-    ]
+    ways = ({"at_once": 3}, {}, {"seed": 1})
+    rows = [sorted(map(json.dumps, measured(recorded, plan, **how)[0])) for how in ways]
     assert rows[0] == rows[1] != rows[2]
 
 
@@ -181,9 +179,8 @@ def test_world_and_rules_are_those_of_the_record(run):
     said = rows[0]["settings"]
     told = ("policy", "world", "measure", "seed", "target_error", "continuations", "max_steps")
     assert [said[name] for name in told] == ["wild", "number", "reward", 0, 0.1, 4, 6]
-    measure(
-        "run.jsonl", "careful", measure="success", output_path="other.jsonl", **FEW
-    )  # whose continuations is said
+    # whose continuations is said
+    measure("run.jsonl", "careful", measure="success", output_path="other.jsonl", **FEW)
     (other,) = {row["settings"]["policy"] for row in rows_of(run.with_name("other.jsonl"))}
     values = {row["measured"]["before"]["mean"] for row in rows_of(run.with_name("other.jsonl"))}
     assert other == "careful" and values <= {0, 0.25, 0.5, 0.75, 1}
@@ -263,9 +260,8 @@ def test_candidates_of_a_state_are_played_on(run, capsys):
     with pytest.raises(UsageError, match=r"Name the trajectory file .* with --trajectories"):
         measure("sampled.jsonl", "wild", **FEW)
     measure("sampled.jsonl", "wild", trajectories="run.jsonl", **FEW)
-    assert (
-        " 32 continuations were played" in capsys.readouterr().out
-    )  # of equal candidates only one is played on
+    # of equal candidates only one is played on
+    assert " 32 continuations were played" in capsys.readouterr().out
     for row, given in zip(rows_of(run.with_name("sampled.measured.jsonl")), sampled, strict=True):
         assert row["turn_digest"] == turn_digest(given["input"], *given["additional_outputs"])
         assert (row["kind"], row["repeat"]) == (["last", *["turn"] * 3], [False, False, True, False])
@@ -287,15 +283,12 @@ def test_a_human_behind_a_server_says_again_what_it_said(tmp_path, monkeypatch):
     monkeypatch.setattr(grades, "grade", lambda some, **how: graded.extend(some) or grade(some, **how))
     with start_server() as server:
         flags = {"num_tasks": 2, "quiet": True, "env_base_url": server.base_url, "agent_model": "embedded"}
-        load("simulate_interactions")(
-            "mini:trades=10:test", "run.jsonl", max_tokens=24, device="cpu", **flags
-        )
+        flags |= {"max_tokens": 24, "device": "cpu"}
+        load("simulate_interactions")("mini:trades=10:test", "run.jsonl", **flags)
         load("evaluate_code")("run.jsonl", workers=1, quiet=True)
         measure("run.jsonl", "embedded", device="cpu", **FEW)
-    rows, record = (
-        rows_of(tmp_path / "run.measured.jsonl"),
-        json.loads((tmp_path / "run.measured.jsonl.run.json").read_text()),
-    )
+    rows = rows_of(tmp_path / "run.measured.jsonl")
+    record = json.loads((tmp_path / "run.measured.jsonl.run.json").read_text())
     (human,), (agent,) = record["usage"]["user"].values(), record["usage"]["agent"].values()
     settings = rows[0]["settings"]
     assert (settings["max_tokens"], settings["measure"]) == (24, "reward") and settings["user_prompt"]
@@ -305,12 +298,5 @@ def test_a_human_behind_a_server_says_again_what_it_said(tmp_path, monkeypatch):
     assert len(graded) == len({(one.task.task_id, one.answer) for one in graded})
     changed(tmp_path / "run.jsonl", reward=0.123)
     with pytest.raises(UsageError, match=r"The reward of .* is 0\.123, and graded again it is"):
-        measure(
-            "run.jsonl",
-            "embedded",
-            env_model="scripted",
-            env_base_url=None,
-            device="cpu",
-            overwrite=True,
-            **FEW,
-        )
+        human = {"env_model": "scripted", "env_base_url": None}
+        measure("run.jsonl", "embedded", device="cpu", overwrite=True, **human, **FEW)

@@ -206,12 +206,9 @@ def test_methods_that_read_by_hand(models, saved):
     other = row["scores"].pop("privileged_other")
     assert row["scores"] == pytest.approx(wanted, abs=1e-3)
     assert min(abs(other + total(agent, alone, ids) - one) for one in others) < 1e-3
-    length = {
-        name: len(tokenizer(text, add_special_tokens=False)["input_ids"])
-        for name, text in (("told", told), ("alone", alone))
-    }
-    assert row["cost"]["privileged"] == length["told"] + length["alone"] + 2 * len(ids)
-    assert row["cost"]["blind"] == 2 * (length["alone"] + len(ids))  # by critic and reference
+    long, short = (len(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in (told, alone))
+    assert row["cost"]["privileged"] == long + short + 2 * len(ids)
+    assert row["cost"]["blind"] == 2 * (short + len(ids))  # by critic and reference
     last = scored(saved, names, **flags)[(*every[0].key, 1)]
     assert last["why"] == {"trace": "no_reply", "infopo": "no_reply"}
     assert last["scores"]["trace"] is None
@@ -220,10 +217,8 @@ def test_methods_that_read_by_hand(models, saved):
 
 def repeats(tmp_path, rewards=(1.0, 0.0, None)):
     """Repeats of one task with these outcomes, and a task that was played once."""
-    rows = [
-        dict(next(recorded_rows(1)), task_id="a", sample_index=n, reward=r) for n, r in enumerate(rewards)
-    ]
-    rows.append(dict(next(recorded_rows(1)), task_id="b", sample_index=0, reward=1.0))
+    known = [("a", n, reward) for n, reward in enumerate(rewards)] + [("b", 0, 1.0)]
+    rows = [dict(next(recorded_rows(1)), task_id=t, sample_index=n, reward=r) for t, n, r in known]
     replace_rows(tmp_path / "repeats.jsonl", rows)
     return tmp_path / "repeats.jsonl"
 
@@ -250,12 +245,8 @@ def test_a_world_that_rewards_turns_is_read_by_turns(tmp_path):
     replace_rows(tmp_path / "turns.jsonl", rows)
     found = scored(tmp_path / "turns.jsonl", "mt_grpo", gamma=0.5)
     # returns 1 + 2/2 and 2, 0 + 1/2 and 1
-    assert [found["a", n, t]["scores"]["mt_grpo"] for n in range(2) for t in range(2)] == [
-        0.75,
-        0.5,
-        -0.75,
-        -0.5,
-    ]
+    scores = [found["a", n, t]["scores"]["mt_grpo"] for n in range(2) for t in range(2)]
+    assert scores == [0.75, 0.5, -0.75, -0.5]
 
 
 def candidates(saved, tmp_path):
@@ -273,9 +264,8 @@ def candidates(saved, tmp_path):
 
 def test_candidates_that_were_not_taken_are_scored_by_what_can(models, saved, tmp_path):
     path, turn = candidates(saved, tmp_path)
-    ((key, row),) = scored(
-        path, "outcome,trace,sweet,privileged", critic=models["critic"], agent=models["policy"]
-    ).items()
+    named = {"critic": models["critic"], "agent": models["policy"]}
+    ((key, row),) = scored(path, "outcome,trace,sweet,privileged", **named).items()
     assert key == turn.key
     for place, text in enumerate(("What 1?", "Nothing at all.")):
         ids = [*tiny_tokenizer()(text, add_special_tokens=False)["input_ids"], tiny_tokenizer().eos_token_id]
