@@ -319,7 +319,7 @@ def _archer_critic(folder: Path, device: str) -> tuple[Any, Callable[[Asked], st
         repair = "Name the folder of a run of ArCHer or CHAI with checkpoints (save_freq=N): they have it."
         raise UsageError(f"--archer_run {str(folder)!r} holds no critic. {repair}")
     config = json.loads((folder / SETTINGS).read_text("utf-8"))
-    settings = settings_of({**config, **models_of(config, (), folder)})
+    settings = settings_of({**config, **models_of(config, (), folder), "template": None})  # the policy's
     critic = load_archer_critic(settings, device_of(device, "device"))
     critic.load_state_dict(state["critic_state_dict"])
     transcript, chat = world_of(config["env_name"]).transcript(), config["template"] == CHAT_TEMPLATE

@@ -11,16 +11,21 @@ import pytest
 import torch
 
 import sweet_rl
-from sweet_rl.chat import tokenizer_digest
+from sweet_rl.chat import EMBEDDED, model_path, tokenizer_digest
 from sweet_rl.credit.commands import score
 from sweet_rl.credit.methods import Asked, judge
 from sweet_rl.errors import DataError, ServiceError, UsageError
+from sweet_rl.online.losses import advantages
+from sweet_rl.online.models import load_archer_critic
+from sweet_rl.online.settings import ArcherSettings
 from sweet_rl.preferences.candidates import Candidate, Candidates, offline_turns, sampled_row
-from sweet_rl.preferences.credit import turn_digest
+from sweet_rl.preferences.credit import own_turns, turn_digest
 from sweet_rl.preferences.pairs import with_solution
 from sweet_rl.records import load_trajectories, read_rows, replace_rows, trajectory_to_row
+from sweet_rl.training.checkpoints import load_state
 from sweet_rl.types import Completion, FinishReason, Message
 from sweet_rl.worlds import world_of
+from tests.commands.test_run_archer import debug
 from tests.commands.test_step_stages import plain_mean, rows_of, trajectories
 from tests.integrations.test_credit_tokens import other_tokenizer
 from tests.stub_server import model_server, said
@@ -330,13 +335,6 @@ def test_the_worlds_oracle_judges_where_it_can(tmp_path):
 
 
 def test_archers_critic_is_the_one_of_the_checkpoint(tmp_path):
-    from sweet_rl.commands import run_archer
-    from sweet_rl.online.losses import advantages
-    from sweet_rl.online.models import load_archer_critic
-    from sweet_rl.online.settings import ArcherSettings
-    from sweet_rl.training.checkpoints import load_state
-    from tests.commands.test_run_archer import debug
-
     debug(tmp_path / "run")
     played = tmp_path / "run" / "trajectories.jsonl"
     replace_rows(tmp_path / "played.jsonl", [row for _, row in read_rows(played)][:1])
@@ -354,7 +352,20 @@ def test_archers_critic_is_the_one_of_the_checkpoint(tmp_path):
     (tmp_path / "other").mkdir()
     with pytest.raises(UsageError, match="holds no critic"):
         scored(tmp_path / "played.jsonl", "archer", archer_run=str(tmp_path / "other"))
-    assert run_archer.CHAT_TEMPLATE == "chat"
+
+
+def test_archers_critic_of_a_chat_reads_the_prompt_of_the_policy(saved, tmp_path):
+    """Whatever stands around observations of a policy, `chat` too, is no setting of the critic."""
+    models = [f"{name}_lm={EMBEDDED}" for name in ("policy", "critic")]
+    debug(tmp_path / "run", *models, "template=chat", "max_context=512")
+    found = scored(saved, "archer", archer_run=str(tmp_path / "run"), device="cpu")
+    kept = {"critic_lm": model_path(EMBEDDED), "max_context": 512, "device": "cpu"}
+    critic = load_archer_critic(ArcherSettings(**kept), torch.device("cpu"))
+    critic.load_state_dict(load_state(tmp_path / "run/checkpoint-2")["critic_state_dict"])
+    for one in load_trajectories(saved):
+        for turn in own_turns(one):
+            wanted = advantages(critic.read([turn.prompt], [turn.candidates[0].text])).item()
+            assert found[turn.key]["scores"]["archer"] == pytest.approx(wanted, abs=1e-6)
 
 
 def without_solutions(tmp_path):

@@ -1,0 +1,214 @@
+"""Which methods of credit assignment tell what turns were worth: each against measured worth, over worlds and seeds.
+
+In every world one policy plays: the packaged agent in trades, in the others one that `make_policy` made from nothing. A
+seed has training episodes of its own, of which SWEET-RL's critic, a blind critic and ArCHer's critic are made (its
+actor stays as it is), and test episodes. Their turns, and candidates for the turns of half of them, are measured with a
+fixed number of continuations from every state. Nothing is tuned here: settings are those of `learn`.
+
+Run: python benchmarks/credit_methods.py [--worlds trades=10,meeting] [--seeds 8] [--first_seed 1] [--jobs 2]
+     [--folder outputs/credit_methods] [--output benchmarks/results/credit_methods.json] [--markdown]
+(some minutes of a core for each seed of a world; an interrupted run resumes, further worlds and seeds join the output;
+--markdown shows what that has)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from _measure import flags, heading, save, show
+
+from sweet_rl.chat import EMBEDDED, model_path
+from sweet_rl.commands.archer_config import quoted
+from sweet_rl.credit.compare import auc, joined, picked, spearman
+from sweet_rl.learning.policy import play_steps
+from sweet_rl.pipelines.running import run_steps
+from sweet_rl.pipelines.steps import Step
+from sweet_rl.statistics import mean_of
+
+TRAIN_TASKS, REPEATS, TEST_TASKS, CANDIDATES, CONTINUATIONS = 75, 8, 16, 6, 8
+PAIRS = 600
+ARCHER = """template=chat eos_str=null max_context=1024 whole_games=true rollout_size=320 capacity=4000 tau=0.3 epochs=40
+    batch_size=64 grad_accum_steps=1 eval_freq=1000000 iterations=1 warmup_iter=1 save_freq=1 keep_checkpoints=1
+    critic_lr=1e-3 quiet=true""".split()
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples" / "worlds"
+
+
+class Setup(NamedTuple):
+    """A world by its name for commands, its lists of tasks, tokens of a turn, and whether it has an oracle."""
+
+    world: str
+    train: str
+    test: str
+    tokens: int
+    oracle: bool = False
+
+
+WORLDS = {
+    **{f"trades={k}": Setup("code", f"mini:trades={k}:train", f"mini:trades={k}:test", 48, True) for k in (1, 10, 40)},
+    "twenty_questions": Setup("twenty_questions", "twenty-questions:train", "twenty-questions:test", 32),
+    "dangerous_taxi": Setup("dangerous_taxi", "taxi:full:train", "taxi:full:test", 32),
+    "meeting": Setup("meeting:WORLD", "meetings:train", "meetings:test", 32),
+}  # fmt: skip
+MEASURES = {
+    "turns": {"spearman": spearman, "auc": auc},
+    "candidates": {
+        "lost": lambda name, states: picked(name, "lost", states),
+        "repeats": lambda name, states: picked(name, "repeats", states),
+        "within": lambda name, states: picked(name, "within", states),
+    },
+}
+
+
+def policy_of(folder: Path, world: str) -> str:
+    return EMBEDDED if world.startswith("trades") else str(folder / world / "start")
+
+
+def start(folder: Path, world: str) -> list[Step]:
+    """How the policy that plays is made."""
+    setup, policy = WORLDS[world], policy_of(folder, world)
+    how = {"steps": 600, "max_tokens": setup.tokens, "seed": 0}
+    return [] if policy == EMBEDDED else [Step("start", "make_policy", (setup.world, policy), how)]
+
+
+def played(setup: Setup, source: str, output: Path, policy: str, seed: int, **number: int) -> list[Step]:
+    how = {"agent_model": policy, "max_tokens": setup.tokens, "seed": seed}
+    return play_steps(setup.world, Path(source), output, **how, **number)
+
+
+def critics(at: Path, setup: Setup, policy: str, seed: int) -> Iterator[Step]:
+    """Training episodes, and the critics that are made of them."""
+    episodes = at / "episodes.jsonl"
+    yield from played(setup, setup.train, episodes, policy, seed, repeats=REPEATS, num_tasks=TRAIN_TASKS)
+    training: dict[str, Any] = {"pretrain": policy, "learning_rate": 1e-4, "beta": 100.0, "max_epochs": 2}
+    training |= {"train_batch_size": 32, "micro_train_batch_size": 32, "eval_fraction": 0, "max_len": 4096}
+    training |= {"mean_log_prob": "trajectory", "seed": seed, "quiet": True}
+    for critic, hidden in (("critic", True), ("blind", False)):
+        pairs, saved = at / f"{critic}.pairs.jsonl", at / critic
+        how = {"number": PAIRS, "hidden": hidden, "seed": seed}
+        yield Step(pairs.name, "sweet_rl.learning.chain:write_pairs", (str(episodes), str(pairs)), how)
+        given = {"dataset": pairs, "save_path": saved, "ckpt_path": at / f"{critic}.checkpoints"}
+        yield Step(critic, "train_dpo", (), training | given)
+    weights = quoted(Path(model_path(policy)))
+    own = {
+        "env_name": setup.world,
+        "tasks": quoted(Path(setup.train)),
+        "eval_tasks": quoted(Path(setup.test)),
+    }
+    own |= {"policy_lm": weights, "critic_lm": weights, "max_new_tokens": setup.tokens, "seed": seed}
+    own |= {"save_path": quoted(at / "archer")}
+    own |= {"agent_prompt_path": "llm_agent_mini_prompt"} if policy == EMBEDDED else {}
+    words = (*ARCHER, *(f"{name}={value}" for name, value in own.items()))
+    yield Step("archer", "run_archer", words, {"config_name": "default"})
+
+
+def looked_at(at: Path, setup: Setup, policy: str, seed: int) -> Iterator[Step]:
+    """Test episodes and candidates for their turns: what they were worth, and what methods say."""
+    turns, candidates = at / "turns" / "played.jsonl", at / "candidates" / "played.jsonl"
+    yield from played(setup, setup.test, turns, policy, seed, repeats=2, num_tasks=TEST_TASKS)
+    how: dict[str, Any] = {"best_of_n": CANDIDATES, "data_fraction": 0.5, "max_tokens": setup.tokens}
+    how |= {"seed": seed, "quiet": True}
+    yield Step("sampled", "sample_best_of_n", (str(turns), str(candidates), policy), how)
+    for path in (turns, candidates):
+        what, output = path.parent.name, path.with_name("measured.jsonl")
+        given: dict[str, Any] = {
+            "output_path": output,
+            "continuations": CONTINUATIONS,
+            "seed": seed,
+            "quiet": True,
+        }
+        yield Step(f"{what}.measured", "credit measure", (str(path), policy), given)
+        models: dict[str, Any] = {
+            "methods": "all",
+            "critic": at / "critic",
+            "reference_model": policy,
+            "agent": policy,
+        }
+        models |= {"blind_critic": at / "blind", "archer_run": at / "archer"}
+        models |= {"oracle_of": setup.world} if setup.oracle else {}
+        untrained = {"methods": "sweet,sweet_paper", "critic": policy, "reference_model": policy}
+        for name, own in (("trained", models), ("untrained", untrained)):
+            own |= {"output_path": path.with_name(f"{name}.jsonl"), "quiet": True}
+            yield Step(f"{what}.{name}", "credit score", (str(path),), own)
+
+
+def steps_of(folder: Path, world: str, seeds: Sequence[int]) -> Iterator[list[Step]]:
+    """The steps of a world by seeds, each after the one before it."""
+    setup, policy = WORLDS[world], policy_of(folder, world)
+    first = [replace(step, name=f"{world}/{step.name}") for step in start(folder, world)]
+    yield first
+    for seed in seeds:
+        at, chain = folder / world / str(seed), first[-1:]
+        for step in (*critics(at, setup, policy, seed), *looked_at(at, setup, policy, seed)):
+            after = tuple(one.name for one in chain[-1:])
+            chain.append(replace(step, name=f"{world}/{seed}/{step.name}", needs=(), after=after))
+        yield chain[len(first[-1:]) :]
+
+
+def cell(at: Path) -> dict[str, Any]:
+    """The measures of every method, for the turns and the candidates of a seed."""
+    found: dict[str, Any] = {}
+    for what, measures in MEASURES.items():
+        tasks, cost, _ = joined(
+            str(at / what / "measured.jsonl"),
+            [str(at / what / f"{name}.jsonl") for name in ("trained", "untrained")],
+        )
+        states = [group for one in tasks for group in one]
+        numbers = {
+            method: {name: measure(method, states) for name, measure in measures.items()} for method in cost
+        }
+        found[what] = {"states": len(states), "turns": sum(map(len, states)), "methods": numbers}
+        found[what]["clear"] = sum(turn.clear != 0 for group in states for turn in group)
+    found["candidates"]["random"] = picked(next(iter(cost)), "random", states)
+    return found
+
+
+def table(cells: Sequence[Mapping[str, Any]], what: str, measure: str) -> Iterator[list[str]]:
+    """A row for each method, a column for each world: means over seeds with Student's interval."""
+    for method in dict.fromkeys(name for one in cells for name in one[what]["methods"]):
+        row = [method]
+        for world in WORLDS:
+            some = [
+                one[what]["methods"].get(method, {}).get(measure) for one in cells if one["world"] == world
+            ]
+            known = [value for value in some if value is not None]
+            mean = mean_of(known) if known else None
+            interval = "" if mean is None or mean.low is None else f" [{mean.low:.2f}, {mean.high:.2f}]"
+            row.append("" if mean is None else f"{mean.mean:.2f}{interval}")
+        if any(row[1:]):
+            yield row
+
+
+def main() -> None:
+    given = flags(
+        __doc__, worlds=list(WORLDS), seeds=8, first_seed=1, jobs=2, folder="outputs/credit_methods",
+        output=None, markdown=False,
+    )  # fmt: skip
+    folder, seeds = Path(given.folder).resolve(), range(given.first_seed, given.first_seed + given.seeds)
+    before = given.output and Path(given.output).exists()
+    cells = json.loads(Path(given.output).read_text())["cells"] if before else []
+    if not given.markdown:
+        sys.path.insert(0, str(EXAMPLES))  # also of the processes that run steps
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(EXAMPLES), os.environ.get("PYTHONPATH", "")])
+        chains = [list(steps_of(folder, world, seeds)) for world in given.worlds]
+        in_turn = [step for chain in zip(*chains, strict=True) for steps in chain for step in steps]
+        run_steps(in_turn, folder, jobs=given.jobs, fresh=False, small=True)
+        made = {key: cell(folder / key[0] / str(key[1])) for key in product(given.worlds, seeds)}
+        cells = [one for one in cells if (one["world"], one["seed"]) not in made]
+        cells += [{"world": world, "seed": seed, **found} for (world, seed), found in made.items()]
+        save(given.output, cells=cells)
+    print(heading())
+    for what, measures in MEASURES.items():
+        for measure in measures:
+            print(f"\n{what}: {measure}\n")
+            show([measure, *WORLDS], table(cells, what, measure))
+
+
+if __name__ == "__main__":
+    main()
