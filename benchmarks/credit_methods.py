@@ -32,8 +32,8 @@ from sweet_rl.pipelines.running import run_steps
 from sweet_rl.pipelines.steps import Step
 from sweet_rl.statistics import mean_of
 
-TRAIN_TASKS, REPEATS, TEST_TASKS, CANDIDATES, CONTINUATIONS = 75, 8, 16, 6, 8
-PAIRS = 600
+TRAIN_TASKS, REPEATS, TEST_TASKS, CANDIDATES, CONTINUATIONS = 50, 8, 16, 6, 8
+PAIRS = 400
 ARCHER = """template=chat eos_str=null max_context=1024 whole_games=true rollout_size=320 capacity=4000 tau=0.3 epochs=40
     batch_size=64 grad_accum_steps=1 eval_freq=1000000 iterations=1 warmup_iter=1 save_freq=1 keep_checkpoints=1
     critic_lr=1e-3 quiet=true""".split()
