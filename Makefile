@@ -151,6 +151,7 @@ TINY_archer_update := --size tiny --rows 4 --draws 0.1
 TINY_archer_worlds := --tiny --worlds lantern --seeds 1 --folder $(TINY)/archer_worlds
 TINY_compare := --rows 200
 TINY_credit := --tasks 9 --continuations 4
+TINY_credit_methods := --worlds trades=1 --seeds 1 --train_tasks 8 --test_tasks 4 --folder $(TINY)/credit_methods
 TINY_evaluate_html := --pages 6 --cold_pages 2 --rounds 1
 TINY_explore_reset := --files 50 --bytes 50 --resets 4
 TINY_gpu := $(TINY)/gpu --size tiny --minutes 1

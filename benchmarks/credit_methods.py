@@ -2,10 +2,10 @@
 
 In every world one policy plays: the packaged agent in trades, in the others one that `make_policy` made from nothing. A
 seed has training episodes of its own, of which SWEET-RL's critic, a blind critic and ArCHer's critic are made (its
-actor stays as it is), and test episodes. Their turns, and candidates for the turns of half of them, are measured with a
+actor stays as it is), and test episodes. Their turns, and candidates for the turns of a quarter of them, are measured with a
 fixed number of continuations from every state. Nothing is tuned here: settings are those of `learn`.
 
-Run: python benchmarks/credit_methods.py [--worlds trades=10,meeting] [--seeds 8] [--first_seed 1] [--jobs 2]
+Run: python benchmarks/credit_methods.py [--worlds trades=10,meeting] [--seeds 8] [--first_seed 1] [--train_tasks 50] [--test_tasks 16] [--jobs 2]
      [--folder outputs/credit_methods] [--output benchmarks/results/credit_methods.json] [--markdown]
 (some minutes of a core for each seed of a world; an interrupted run resumes, further worlds and seeds join the output;
 --markdown shows what that has)
@@ -32,7 +32,7 @@ from sweet_rl.pipelines.running import run_steps
 from sweet_rl.pipelines.steps import Step
 from sweet_rl.statistics import mean_of
 
-TRAIN_TASKS, REPEATS, TEST_TASKS, CANDIDATES, CONTINUATIONS = 50, 8, 16, 6, 8
+REPEATS, CANDIDATES, CONTINUATIONS = 8, 6, 8
 PAIRS = 400
 ARCHER = """template=chat eos_str=null max_context=1024 whole_games=true rollout_size=320 capacity=4000 tau=0.3 epochs=40
     batch_size=64 grad_accum_steps=1 eval_freq=1000000 iterations=1 warmup_iter=1 save_freq=1 keep_checkpoints=1
@@ -82,10 +82,10 @@ def played(setup: Setup, source: str, output: Path, policy: str, seed: int, **nu
     return play_steps(setup.world, Path(source), output, **how, **number)
 
 
-def critics(at: Path, setup: Setup, policy: str, seed: int) -> Iterator[Step]:
+def critics(at: Path, setup: Setup, policy: str, seed: int, tasks: int) -> Iterator[Step]:
     """Training episodes, and the critics that are made of them."""
     episodes = at / "episodes.jsonl"
-    yield from played(setup, setup.train, episodes, policy, seed, repeats=REPEATS, num_tasks=TRAIN_TASKS)
+    yield from played(setup, setup.train, episodes, policy, seed, repeats=REPEATS, num_tasks=tasks)
     training: dict[str, Any] = {"pretrain": policy, "learning_rate": 1e-4, "beta": 100.0, "max_epochs": 2}
     training |= {"train_batch_size": 32, "micro_train_batch_size": 32, "eval_fraction": 0, "max_len": 4096}
     training |= {"mean_log_prob": "trajectory", "seed": seed, "quiet": True}
@@ -108,11 +108,11 @@ def critics(at: Path, setup: Setup, policy: str, seed: int) -> Iterator[Step]:
     yield Step("archer", "run_archer", words, {"config_name": "default"})
 
 
-def looked_at(at: Path, setup: Setup, policy: str, seed: int) -> Iterator[Step]:
+def looked_at(at: Path, setup: Setup, policy: str, seed: int, tasks: int) -> Iterator[Step]:
     """Test episodes and candidates for their turns: what they were worth, and what methods say."""
     turns, candidates = at / "turns" / "played.jsonl", at / "candidates" / "played.jsonl"
-    yield from played(setup, setup.test, turns, policy, seed, repeats=2, num_tasks=TEST_TASKS)
-    how: dict[str, Any] = {"best_of_n": CANDIDATES, "data_fraction": 0.5, "max_tokens": setup.tokens}
+    yield from played(setup, setup.test, turns, policy, seed, repeats=2, num_tasks=tasks)
+    how: dict[str, Any] = {"best_of_n": CANDIDATES, "data_fraction": 0.25, "max_tokens": setup.tokens}
     how |= {"seed": seed, "quiet": True}
     yield Step("sampled", "sample_best_of_n", (str(turns), str(candidates), policy), how)
     for path in (turns, candidates):
@@ -138,14 +138,14 @@ def looked_at(at: Path, setup: Setup, policy: str, seed: int) -> Iterator[Step]:
             yield Step(f"{what}.{name}", "credit score", (str(path),), own)
 
 
-def steps_of(folder: Path, world: str, seeds: Sequence[int]) -> Iterator[list[Step]]:
+def steps_of(folder: Path, world: str, seeds: Sequence[int], train: int, test: int) -> Iterator[list[Step]]:
     """The steps of a world by seeds, each after the one before it."""
     setup, policy = WORLDS[world], policy_of(folder, world)
     first = [replace(step, name=f"{world}/{step.name}") for step in start(folder, world)]
     yield first
     for seed in seeds:
         at, chain = folder / world / str(seed), first[-1:]
-        for step in (*critics(at, setup, policy, seed), *looked_at(at, setup, policy, seed)):
+        for step in (*critics(at, setup, policy, seed, train), *looked_at(at, setup, policy, seed, test)):
             after = tuple(one.name for one in chain[-1:])
             chain.append(replace(step, name=f"{world}/{seed}/{step.name}", needs=(), after=after))
         yield chain[len(first[-1:]) :]
@@ -187,7 +187,7 @@ def table(cells: Sequence[Mapping[str, Any]], what: str, measure: str) -> Iterat
 
 def main() -> None:
     given = flags(
-        __doc__, worlds=list(WORLDS), seeds=8, first_seed=1, jobs=2, folder="outputs/credit_methods",
+        __doc__, worlds=list(WORLDS), seeds=8, first_seed=1, train_tasks=50, test_tasks=16, jobs=2, folder="outputs/credit_methods",
         output=None, markdown=False,
     )  # fmt: skip
     folder, seeds = Path(given.folder).resolve(), range(given.first_seed, given.first_seed + given.seeds)
@@ -196,7 +196,10 @@ def main() -> None:
     if not given.markdown:
         sys.path.insert(0, str(EXAMPLES))  # also of the processes that run steps
         os.environ["PYTHONPATH"] = os.pathsep.join([str(EXAMPLES), os.environ.get("PYTHONPATH", "")])
-        chains = [list(steps_of(folder, world, seeds)) for world in given.worlds]
+        chains = [
+            list(steps_of(folder, world, seeds, given.train_tasks, given.test_tasks))
+            for world in given.worlds
+        ]
         in_turn = [step for chain in zip(*chains, strict=True) for steps in chain for step in steps]
         run_steps(in_turn, folder, jobs=given.jobs, fresh=False, small=True)
         made = {key: cell(folder / key[0] / str(key[1])) for key in product(given.worlds, seeds)}
