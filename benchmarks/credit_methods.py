@@ -32,7 +32,7 @@ from sweet_rl.pipelines.running import run_steps
 from sweet_rl.pipelines.steps import Step
 from sweet_rl.statistics import mean_of
 
-REPEATS, CANDIDATES, CONTINUATIONS = 8, 6, 8
+REPEATS, CANDIDATES, CONTINUATIONS = 8, 6, 32
 PAIRS = 400
 ARCHER = """template=chat eos_str=null max_context=1024 whole_games=true rollout_size=320 capacity=4000 tau=0.3 epochs=40
     batch_size=64 grad_accum_steps=1 eval_freq=1000000 iterations=1 warmup_iter=1 save_freq=1 keep_checkpoints=1
@@ -165,7 +165,7 @@ def cell(at: Path) -> dict[str, Any]:
         }
         found[what] = {"states": len(states), "turns": sum(map(len, states)), "methods": numbers}
         found[what]["clear"] = sum(turn.clear != 0 for group in states for turn in group)
-    found["candidates"]["random"] = picked(next(iter(cost)), "random", states)
+    found["candidates"]["random"] = picked("sweet", "random", states)
     return found
 
 

@@ -210,7 +210,8 @@ def compared(measured: str, scores: Sequence[str]) -> dict[str, Any]:
     numbers |= {"tasks": len(tasks), "states": len(states) if sampled else None, "turns": len(turns)}
     numbers["clear"] = sum(abs(one.clear) for one in turns)
     numbers["most"] = math.sqrt(max(0.0, 1 - error / spread)) if spread > 0 else None
-    numbers["random"] = picked(next(iter(methods)), "random", states) if sampled else None
+    most = max(methods, key=lambda name: methods[name]["turns"])  # some methods score no candidates
+    numbers["random"] = picked(most, "random", states) if sampled else None
     return numbers | {"methods": {name: methods[name] for name in order}}
 
 

@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 from random import Random
+from statistics import fmean
 
 import pytest
 from scipy import stats
@@ -125,12 +126,14 @@ def test_candidates_are_compared_within_their_state(tmp_path, monkeypatch):
         row["measured"] = {"candidates": [{name: one + more for name, more in ends} for one in worths]}
         row["repeat"] = [False, False, True]
         rows.append(row)
-        scores.append(scored(row, {"likes repeats": [0, 0.1, 1], "knows": worths, "some": [1, None, 0]}))
+        own = {"of turns taken": None, "likes repeats": [0, 0.1, 1], "knows": worths, "some": [1, None, 0]}
+        scores.append(scored(row, own))
     replace_rows("m.jsonl", rows)
     replace_rows("s.jsonl", scores)
     found = compared("m.jsonl", ["s.jsonl"])
     assert (found["states"], found["turns"]) == (4, 12)
-    assert list(found["methods"]) == ["knows", "some", "likes repeats"]
+    assert list(found["methods"]) == ["knows", "some", "likes repeats", "of turns taken"]
+    assert found["random"] == pytest.approx(0.3 - fmean((0.1 * task + 0.1) / 3 for task in range(4)))
     bad, good = found["methods"]["likes repeats"], found["methods"]["knows"]
     assert (bad["lost"]["value"], bad["repeats"]["value"]) == (pytest.approx(0.5), 1)
     assert good["lost"]["value"] == good["lost_without_repeats"]["value"] == 0

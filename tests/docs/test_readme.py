@@ -55,6 +55,9 @@ def test_the_tables_of_the_study_are_those_of_its_file():
     shown = page.split(tables[0].splitlines()[0])[1].split("\n\n")[0].splitlines()[2:]
     assert len(shown) > 10
     assert [row for row in shown if row not in tables[0].splitlines()] == []
+    _, _, success, *others = markdown(read_full_study(COMMITTED.with_name("real_small.json"))).split("\n\n")
+    assert [table for table in (success, *others) if table not in full] == []
+    assert [row for row in success.splitlines()[2:8] if row not in page] == []
 
 
 def test_the_picture_is_there_and_small():
