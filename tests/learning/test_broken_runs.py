@@ -49,7 +49,7 @@ def test_a_policy_that_is_no_beginning(world, steps, line, repair, capsys, monke
         ("ONE_SOLUTION", "sweet", 1, "STOP tasks have solutions of their own: 1 in 20 tasks", "choose another --method"),
         ("WORLD", "sweet", 1, r"STOP the critic reads the solution: with another task's solution \d% of the pairs", "`ground_truth` that says"),
         ("OPPOSITE", "sweet", 1, r"STOP pairs of turns are right: 16% right, 30% wrong, .* of 57 pairs by the world's oracle", "dpo and rft need no critic"),
-        ("WORLD", "dpo", 2e4, r"learning rate 6.\n(?s:.*)It collapsed: \d\d% of its turns are repeated \(start 0%\)", "rft changes a policy least"),
+        ("WORLD", "dpo", 1e-9, r"learning rate 3e-13.\n(?s:.*)It collapsed: \d% of its turns are repeated \(start \d%\)", "rft changes a policy least"),
         ("WORLD", "rft", 1e-9, r"STOP the policy is better: learning rate 5e-13: .* difference \+0.000", "Give it more time"),
     ],
 )  # fmt: skip
@@ -57,6 +57,10 @@ def test_a_run_that_is_stopped(world, method, rate, line, repair, capsys, monkey
     monkeypatch.setattr(chain, "_RATES", ((float("inf"), rate),))
     if world == "OPPOSITE":
         monkeypatch.setattr(gates, "READS", 0)
+    if (
+        method == "dpo"
+    ):  # what a policy that diverges says depends on the processor: one that is as it was has collapsed here
+        monkeypatch.setattr(gates, "REPEATED", -1)
     with pytest.raises(UsageError, match=repair):
         load("learn")(f"{WORLDS}:{world}", "untrained", "out", method=method, **SMALL)
     assert re.search(line, said := capsys.readouterr().out), said

@@ -308,7 +308,7 @@ def test_a_list_that_is_nearly_right_is_not_played_where_any_name_is_taken():
         sweet_rl.simulate(world_of(), "plian:test", agent=lambda messages: "a")
     worlds.world_of("tests.learning.letters:WORLD")
     with pytest.raises(
-        UsageError, match=r"\(did you mean letters:test\?\) .* \(there are .*letters:train.* mini:train"
+        UsageError, match=r"\(did you mean letters:test\?\) .* \(there are .*letters:train.* webshop:train"
     ):
         worlds.load_tasks("leters:test")
     for source in ("plain:dev", "plain:test2", "plain"):
