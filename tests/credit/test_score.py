@@ -355,17 +355,15 @@ def test_archers_critic_is_the_one_of_the_checkpoint(tmp_path):
 
 
 def test_archers_critic_of_a_chat_reads_the_prompt_of_the_policy(saved, tmp_path):
-    """Whatever stands around observations of a policy, `chat` too, is no setting of the critic."""
-    models = [f"{name}_lm={EMBEDDED}" for name in ("policy", "critic")]
-    debug(tmp_path / "run", *models, "template=chat", "max_context=512")
+    lm = f"policy_lm={EMBEDDED}", f"critic_lm={EMBEDDED}"
+    debug(tmp_path / "run", *lm, "template=chat", "max_context=512")
     found = scored(saved, "archer", archer_run=str(tmp_path / "run"), device="cpu")
-    kept = {"critic_lm": model_path(EMBEDDED), "max_context": 512, "device": "cpu"}
-    critic = load_archer_critic(ArcherSettings(**kept), torch.device("cpu"))
+    settings = ArcherSettings(critic_lm=model_path(EMBEDDED), max_context=512, device="cpu")
+    critic = load_archer_critic(settings, torch.device("cpu"))
     critic.load_state_dict(load_state(tmp_path / "run/checkpoint-2")["critic_state_dict"])
-    for one in load_trajectories(saved):
-        for turn in own_turns(one):
-            wanted = advantages(critic.read([turn.prompt], [turn.candidates[0].text])).item()
-            assert found[turn.key]["scores"]["archer"] == pytest.approx(wanted, abs=1e-6)
+    for turn in (turn for one in load_trajectories(saved) for turn in own_turns(one)):
+        wanted = advantages(critic.read([turn.prompt], [turn.candidates[0].text])).item()
+        assert found[turn.key]["scores"]["archer"] == pytest.approx(wanted, abs=1e-6)
 
 
 def without_solutions(tmp_path):
