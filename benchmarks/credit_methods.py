@@ -27,6 +27,7 @@ from _measure import flags, heading, save, show
 from sweet_rl.chat import EMBEDDED, model_path
 from sweet_rl.commands.archer_config import quoted
 from sweet_rl.credit.compare import auc, joined, picked, spearman
+from sweet_rl.learning.chain import TRAINING
 from sweet_rl.learning.policy import play_steps
 from sweet_rl.pipelines.running import run_steps
 from sweet_rl.pipelines.steps import Step
@@ -86,8 +87,13 @@ def critics(at: Path, setup: Setup, policy: str, seed: int, tasks: int) -> Itera
     """Training episodes, and the critics that are made of them."""
     episodes = at / "episodes.jsonl"
     yield from played(setup, setup.train, episodes, policy, seed, repeats=REPEATS, num_tasks=tasks)
-    training: dict[str, Any] = {"pretrain": policy, "learning_rate": 1e-4, "beta": 100.0, "max_epochs": 2}
-    training |= {"train_batch_size": 32, "micro_train_batch_size": 32, "eval_fraction": 0, "max_len": 4096}
+    training: dict[str, Any] = {
+        "pretrain": policy,
+        "learning_rate": 1e-4,
+        "beta": 100.0,
+        "max_epochs": 2,
+        **TRAINING,
+    }
     training |= {"mean_log_prob": "trajectory", "seed": seed, "quiet": True}
     for critic, hidden in (("critic", True), ("blind", False)):
         pairs, saved = at / f"{critic}.pairs.jsonl", at / critic
@@ -96,11 +102,8 @@ def critics(at: Path, setup: Setup, policy: str, seed: int, tasks: int) -> Itera
         given = {"dataset": pairs, "save_path": saved, "ckpt_path": at / f"{critic}.checkpoints"}
         yield Step(critic, "train_dpo", (), training | given)
     weights = quoted(Path(model_path(policy)))
-    own = {
-        "env_name": setup.world,
-        "tasks": quoted(Path(setup.train)),
-        "eval_tasks": quoted(Path(setup.test)),
-    }
+    own: dict[str, Any] = {"env_name": setup.world, "tasks": quoted(Path(setup.train))}
+    own |= {"eval_tasks": quoted(Path(setup.test))}
     own |= {"policy_lm": weights, "critic_lm": weights, "max_new_tokens": setup.tokens, "seed": seed}
     own |= {"save_path": quoted(at / "archer")}
     own |= {"agent_prompt_path": "llm_agent_mini_prompt"} if policy == EMBEDDED else {}
@@ -117,19 +120,11 @@ def looked_at(at: Path, setup: Setup, policy: str, seed: int, tasks: int) -> Ite
     yield Step("sampled", "sample_best_of_n", (str(turns), str(candidates), policy), how)
     for path in (turns, candidates):
         what, output = path.parent.name, path.with_name("measured.jsonl")
-        given: dict[str, Any] = {
-            "output_path": output,
-            "continuations": CONTINUATIONS,
-            "seed": seed,
-            "quiet": True,
-        }
+        given: dict[str, Any] = {"output_path": output, "continuations": CONTINUATIONS}
+        given |= {"seed": seed, "quiet": True}
         yield Step(f"{what}.measured", "credit measure", (str(path), policy), given)
-        models: dict[str, Any] = {
-            "methods": "all",
-            "critic": at / "critic",
-            "reference_model": policy,
-            "agent": policy,
-        }
+        models: dict[str, Any] = {"methods": "all", "critic": at / "critic"}
+        models |= {"reference_model": policy, "agent": policy}
         models |= {"blind_critic": at / "blind", "archer_run": at / "archer"}
         models |= {"oracle_of": setup.world} if setup.oracle else {}
         untrained = {"methods": "sweet,sweet_paper", "critic": policy, "reference_model": policy}

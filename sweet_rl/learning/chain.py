@@ -50,7 +50,7 @@ _PAIRS: Final = 1500  # of dialogues, in a training
 _CANDIDATES: Final = 8  # for a turn
 # bytes of weights, and what learning rates are multiplied by up to that size
 _RATES: Final = ((50e6, 1.0), (2e9, 0.03), (math.inf, 0.003))
-_TRAINING: Final = {"train_batch_size": 32, "micro_train_batch_size": 32, "eval_fraction": 0, "max_len": 4096}
+TRAINING: Final = {"train_batch_size": 32, "micro_train_batch_size": 32, "eval_fraction": 0, "max_len": 4096}
 _ONLINE: Final = """template=chat eos_str=null max_context=1024 whole_games=true rollout_size=64 capacity=4000 tau=0.3 epochs=30
     actor_epochs=3 batch_size=64 grad_accum_steps=1 eval_freq=1000000 save_freq=2 keep_checkpoints=1 quiet=true"""
 
@@ -204,7 +204,7 @@ def _trained(run: Run, stage: str, name: str, rate: float, flags: Mapping[str, A
     given = dict[str, Any](
         pretrain=run.flags.policy, save_path=output, ckpt_path=run.path(f"{name}.checkpoints")
     )
-    given |= {"learning_rate": rate, "quiet": True, "seed": run.flags.seed, **_TRAINING, **flags}
+    given |= {"learning_rate": rate, "quiet": True, "seed": run.flags.seed, **TRAINING, **flags}
     return Setting(f"learning rate {rate:g}", [Step(name, stage, (), given)], output)
 
 
