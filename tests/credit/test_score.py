@@ -293,8 +293,9 @@ def test_a_judge_behind_a_server_gives_numbers(saved, tmp_path):
     values = sorted((row["scores"]["judge"] for row in found.values()), key=str)
     assert values == [10.0, 10.0, 7.5, 7.5, None, None]
     assert {why for row in found.values() for why in row["why"].values()} == {"no_number"}
-    (prompt, *_) = [body["messages"][0]["content"] for _, body in asked]
-    assert "Write 0." in prompt and "def f(): return 0" in prompt and "What 0?" in prompt
+    prompts = [body["messages"][0]["content"] for _, body in asked]  # in the order in which they arrived
+    (prompt,) = [one for one in prompts if "Write 0." in one and "next turn:\nWhat 0?" in one]
+    assert "def f(): return 0" in prompt
     assert {row["cost"]["judge"] for row in found.values()} == {12}  # 5 and 7 tokens a reply
     with model_server(lambda body: (500, {})) as (url, _), pytest.raises(ServiceError, match="--to_continue"):
         scored(saved, "judge", judge="m", judge_base_url=url, request_attempts=1)
