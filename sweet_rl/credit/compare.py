@@ -72,9 +72,8 @@ def joined(
         known, earlier, lines = 0, {*tokens}, dict[TurnKey, int]()
         for line, row in read_rows(path):
             own = {name: row[way]["advantage"] for way, name in _VIEWS.items() if way in row}
-            own |= ({"critic": row["judge_result"]} if "judge_result" in row else {}) | (
-                row.get("scores") or {}
-            )
+            own |= {"critic": row["judge_result"]} if "judge_result" in row else {}
+            own = row.get("scores") or own
             if not own:
                 repair = "Make the file with sweet-rl credit score."
                 raise DataError("are not there", path=path, line=line, field="scores", repair=repair)

@@ -104,15 +104,18 @@ def test_numbers_table_and_page(files, capsys):
 
 def test_views_of_a_critic_are_two_methods_and_of_two_files_both_stay(files):
     rows, _ = files
-    for name, sign in (("a", 1), ("b", -1)):
+    for name, sign, scores in (("a", 1, {}), ("b", -1, {}), ("c", 1, {"m": 0.5})):
         worths, blind = [sign * row["measured"]["advantage"] for row in rows], {"advantage": None}
         both = [{"hidden": {"advantage": worth}, "without_hidden": blind} for worth in worths]
-        replace_rows(f"{name}.jsonl", [scored(row, {}, **own) for row, own in zip(rows, both, strict=True)])
-    found = compared("run.measured.jsonl", ["a.jsonl", "b.jsonl"])["methods"]
+        replace_rows(
+            f"{name}.jsonl", [scored(row, scores, **own) for row, own in zip(rows, both, strict=True)]
+        )
+    found = compared("run.measured.jsonl", ["a.jsonl", "b.jsonl", "c.jsonl"])["methods"]
     values = {name: one["spearman"]["value"] for name, one in found.items()}
     assert values == {
         "critic, with solution": pytest.approx(1), "critic, blind": None,
         "critic, with solution (b)": pytest.approx(-1), "critic, blind (b)": None,
+        "m": None,  # the same critic has scores by its method's name
     }  # fmt: skip
 
 
