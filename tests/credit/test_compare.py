@@ -103,19 +103,16 @@ def test_numbers_table_and_page(files, capsys):
 
 
 def test_views_of_a_critic_are_two_methods_and_of_two_files_both_stay(files):
-    rows, _ = files
+    blind = {"advantage": None}
     for name, sign, scores in (("a", 1, {}), ("b", -1, {}), ("c", 1, {"m": 0.5})):
-        worths, blind = [sign * row["measured"]["advantage"] for row in rows], {"advantage": None}
-        both = [{"hidden": {"advantage": worth}, "without_hidden": blind} for worth in worths]
-        replace_rows(
-            f"{name}.jsonl", [scored(row, scores, **own) for row, own in zip(rows, both, strict=True)]
-        )
+        told = [(row, {"advantage": sign * row["measured"]["advantage"]}) for row in files[0]]
+        made = [scored(row, scores, hidden=own, without_hidden=blind) for row, own in told]
+        replace_rows(f"{name}.jsonl", made)
     found = compared("run.measured.jsonl", ["a.jsonl", "b.jsonl", "c.jsonl"])["methods"]
     values = {name: one["spearman"]["value"] for name, one in found.items()}
-    assert values == {
+    assert values == {  # where rows have scores by methods' names, these alone count
         "critic, with solution": pytest.approx(1), "critic, blind": None,
-        "critic, with solution (b)": pytest.approx(-1), "critic, blind (b)": None,
-        "m": None,  # the same critic has scores by its method's name
+        "critic, with solution (b)": pytest.approx(-1), "critic, blind (b)": None, "m": None,
     }  # fmt: skip
 
 
