@@ -11,7 +11,7 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby
+from itertools import chain, count, groupby
 from math import fsum
 from statistics import fmean, pstdev, stdev
 from typing import Any, Literal, NamedTuple
@@ -26,7 +26,7 @@ Claim = Literal["auto", "credit", "outcome", "turns", "other"]
 IDS = ("completion_ids", "responses", "response_ids", "sequences", "input_ids")
 MASKS = ("env_mask", "tool_mask", "completion_mask", "response_mask", "action_mask", "loss_mask")
 GROUPS = ("uid", "task_id", "group_id", "prompt_id", "data_id", "index")
-EPISODES = ("sample_index", "rollout_id", "traj_id", "trajectory_id", "episode_id")
+EPISODES = ("sample_index", "rollout_id", "traj_id", "trajectory_id", "session_id", "episode_id")
 REWARDS = ("turn_rewards", "token_level_rewards", "rm_scores", "rewards")
 _NEAR = 1e-4
 Said = Mapping[Any, Trajectory]  # by task and repeat
@@ -84,23 +84,23 @@ def read_row(line: int, row: Mapping[str, Json], path: str) -> Iterator[Row]:
     """
     try:
         for place, inner in enumerate([*(row.get("traces") or ()), *(row.get("dialogues") or ())]):
-            beside = {"advantages": row["advantages"][place]} if "dialogues" in row else {}
-            yield from read_row(line, {"task_id": f"{line}.{place}", **inner, **beside}, path)
+            own, group = f"{line}.{place}", (row.get("group") or {}).get("id")
+            beside = {"advantages": row["advantages"][place]} if "dialogues" in row else {"uid": group}
+            if "dialogues" in row or (inner.get("agent") or {}).get("trainable", True):
+                yield from read_row(line, {"task_id": own, "episode_id": own, **inner, **beside}, path)
         if "traces" not in row and "dialogues" not in row:
             yield _row(line, row, path)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        repair = "Write one episode, or one turn, a row; masks, advantages and rewards are lists of numbers."
-        raise DataError(f"cannot be read ({error})", path=path, line=line, repair=repair) from error
+        raise DataError(f"cannot be read ({error})", path=path, line=line, repair="Write one episode, or one turn, a row; masks, advantages and rewards are lists of numbers.") from error  # fmt: skip
 
 
 def _row(line: int, row: Mapping[str, Json], path: str) -> Row:
     """A row that is neither an episode of traces nor a reply."""
     task, wrong = row["task"] if isinstance(row.get("task"), dict) else {}, list[str]()
-    named, repeat = _first(task.get("data") or task, ("id", "key")), _first(row, EPISODES)
-    names = (named, _first(row, GROUPS), row.get("prompt_ids"), line)
-    group = str(next(one for one in names if one is not None))
+    named, repeat = _first({**(task.get("data") or {}), **task}, ("key", "id", "hash")), _first(row, EPISODES)
+    names = row.get("uid"), named, _first(row, GROUPS), row.get("prompt_ids"), line
     if isinstance(row.get("nodes"), list):
-        row = _of_nodes(row["nodes"], wrong)
+        row = _of_nodes(row, wrong)
     elif _first(row, IDS) is None and isinstance(row.get("messages"), list):  # a token stands for a turn
         count = sum(one.get("role") == "assistant" for one in row["messages"])
         spans, said = [(at, at + 1) for at in range(count)], row.get("advantages") or []
@@ -109,8 +109,7 @@ def _row(line: int, row: Mapping[str, Json], path: str) -> Row:
     masks = {name: row[name] for name in MASKS if isinstance(row.get(name), list)}
     ids, given, one = _first(row, IDS, list), row.get("turn_spans"), row.get("turn_index")
     if ids is None or not (masks or given):
-        repair = "Write the tokens (completion_ids) and which are the agent's: a mask of ones and zeros (env_mask), or turn_spans ([[start, end], ...])."
-        raise DataError("has no spans of turns", path=path, line=line, repair=repair)
+        raise DataError("has no spans of turns", path=path, line=line, repair="Write the tokens (completion_ids) and which are the agent's: a mask of ones and zeros (env_mask), or turn_spans ([[start, end], ...]).")  # fmt: skip
     width = min(map(len, masks.values()), default=len(ids))
     if "action_mask" in masks or "sequences" in row:  # OpenRLHF's masks are of the last tokens
         ids = ids[max(0, len(ids) - width) :]
@@ -121,35 +120,31 @@ def _row(line: int, row: Mapping[str, Json], path: str) -> Row:
     places = [0, *chain.from_iterable(spans), width]
     if places != sorted(places):
         raise ValueError(f"turn_spans {spans} do not ascend within {width} tokens")
-    if not masks:
-        mask = [int(any(start <= at < end for start, end in spans)) for at in range(width)]
+    mask = mask if masks else [int(any(start <= at < end for start, end in spans)) for at in range(width)]
     numbers = [one] if isinstance(one, int) else row.get("turn_indexes") or [*range(len(spans))]
-    scores: Any = _first(row, ["credit"], list) or ()
-    credit = [None if value is None else float(value) for value in scores] or None
+    credit = [None if one is None else float(one) for one in _first(row, ["credit"], list) or ()] or None
     own, advantages = row.get("advantages", row.get("advantage")), list[float]()
     values: list[Any] = [own] * len(spans) if isinstance(own, int | float) else own or []
     if len(values) == width:
-        advantages = [math.nan if value is None else float(value) for value in values]
+        advantages = _unmasked([math.nan if one is None else round(float(one), 6) for one in values], places)
     elif len(values) == len(spans):
-        advantages = [0.0] * width
-        for (start, end), value in zip(spans, values, strict=True):
-            advantages[start:end] = [float(value or 0.0)] * (end - start)
+        by = {at: float(one or 0.0) for span, one in zip(spans, values, strict=True) for at in range(*span)}
+        advantages = [by.get(at, 0.0) for at in range(width)]
     elif values:
         wrong += [f"{len(values)} advantages for {width} tokens, {len(spans)} turns. Write one a token"]
-    rewards = _first(row, REWARDS, list) or []
-    rewards = [] if None in rewards else [*map(float, rewards)]
+    rewards = [*map(float, [] if None in (said := _first(row, REWARDS, list) or []) else said)]
+    outcome = _first(row, ("reward", "score", "outcome", "rewards"), int | float)
+    outcome = fsum(rewards) if outcome is None and rewards else outcome
     if len(rewards) == width != len(spans):
         paid, rewards = fsum(rewards), [fsum(rewards[start:end]) for start, end in spans]
         if not math.isclose(fsum(rewards), paid, abs_tol=_NEAR):
             wrong += ["a reward stands where the agent said nothing. Put it on the last token of its turn"]
     rewards = rewards if len(rewards) == len(spans) else []
-    outcome = _first(row, ("reward", "score", "outcome", "rewards"), int | float)
-    outcome = fsum(rewards) if outcome is None and rewards else outcome
     if not all(map(math.isfinite, [*rewards, outcome or 0.0])):
         raise ValueError("a reward is not finite")
-    made = Row(
-        line, group, (group, f"line {line}" if repeat is None else repeat), ids, mask, advantages, [], wrong
-    )
+    group = str(next(one for one in names if one is not None))
+    episode = group, f"line {line}" if repeat is None else repeat
+    made = Row(line, group, episode, ids, mask, advantages, [], wrong)
     if not len(spans) == len(numbers) == len(spans if credit is None else credit):
         counts = f"{len(numbers)} turns, {len(spans)} runs of trained tokens, {len(credit or spans)} credits"
         wrong += [f"{counts}: a turn is missing, or what stands between turns is trained. Mask that"]
@@ -161,25 +156,43 @@ def _row(line: int, row: Mapping[str, Json], path: str) -> Row:
     return made
 
 
-def _of_nodes(nodes: Sequence[Mapping[str, Json]], wrong: list[str]) -> dict[str, Json]:
-    """A trace of verifiers, each message a node with its tokens, in the columns of a row."""
-    names = "completion_ids env_mask advantages turn_spans turn_indexes credit"
-    row: dict[str, Json] = {name: [] for name in names.split()}
+def _unmasked(advantages: list[float], places: list[int]) -> list[float]:
+    """Without what an estimator left on all others' tokens (verl's GAE) or on all between two turns (its ReMax): the loss masks that."""
+    gaps = [slice(*both) for both in zip(places[::2], places[1::2], strict=True)]
+    whole = all(all(advantages[gap]) for gap in gaps) and advantages[-1:] != advantages[: places[-2]][-1:]
+    for gap in gaps if whole and len(gaps) > 1 else gaps[1:-1]:
+        if all(advantages[gap]):
+            advantages[gap] = [0.0] * len(advantages[gap])
+    return advantages
+
+
+def _of_nodes(trace: Mapping[str, Json], wrong: list[str]) -> dict[str, Json]:
+    """A trace of verifiers, each message a node with its tokens, in the columns of a row; None is no advantage, and not trained."""
+    row: dict[str, Json] = {name: [] for name in "completion_ids env_mask advantages turn_spans turn_indexes".split()}  # fmt: skip
+    info, nodes = trace.get("info") or {}, trace["nodes"]
+    known = any(node.get("advantages") for node in nodes)
+    turns = [at for at, one in enumerate(nodes) if one.get("sampled", (one.get("message") or {}).get("role") == "assistant")]  # fmt: skip
     for number, node in enumerate(nodes):
         ids, mask = node.get("token_ids") or [], [*map(int, node.get("mask") or ())]
         start, given = len(row["env_mask"]), node.get("advantages")
         if len(mask) != len(ids) or (given is not None and len(given) != sum(mask)):
             counts = f"{len(ids)} tokens, {len(mask)} entries of the mask, {len(given or ())} advantages"
             wrong += [f"node {number}: {counts}. Write one advantage for each token whose mask is true"]
-        if any(mask) and node.get("sampled", (node.get("message") or {}).get("role") == "assistant"):
+        if number in turns and known and given is None:
+            mask = [0] * len(mask)
+        elif number in turns and any(mask):
             row["turn_spans"] += [(start + mask.index(1), start + len(mask))]
             row["turn_indexes"] += [number]
-            row["credit"] += [given[0] if given else None]
         values = iter(given or ())
         row["advantages"] += [float(next(values, 0.0)) if own else 0.0 for own in mask]
         row["completion_ids"] += ids
         row["env_mask"] += mask
-    return row
+    told = {"turn_rewards": info.get("turn_rewards"), "credit": (info.get("turn_credit") or {}).get("credit")}
+    for name, values in told.items():
+        if values and len(values) == len(turns):
+            row[name] = [values[turns.index(number)] for number in row["turn_indexes"]]
+    paid = [one["score"] * one.get("weight", 1.0) for one in (trace.get("rewards") or {}).values() if one]
+    return row | {"reward": fsum(paid) if paid else None} | ({} if known else {"advantages": []})
 
 
 def findings_of(
@@ -196,18 +209,20 @@ def findings_of(
     `claim` and `gamma` are flags of `credit check`; `ends` and `special` ids that end a turn, and that no agent begins with;
     `said` the trajectories that rows are of, by task and repeat.
     """
-    found = [(row.line, text) for row in rows for text in [*row.wrong, *_of_row(row, ends, special, said)]]
     uneven, long, seen = list[tuple[int, str]](), 0, defaultdict[Hashable, set[int]](set)
-    several = "its tokens have several advantages. Spread its own over the whole turn"
+    spotty = False  # as verl's optimal token baseline is: 0 where it is the return itself
     for row in rows:
         seen[row.episode] |= {turn.number for turn in row.turns} or {-1}
         for turn in row.turns:
             values = [value for value in row.advantages[slice(*turn.span)] if value]
             long += len(values) > 1
+            spotty |= 0 < len(values) < turn.span[1] - turn.span[0]
             if values and max(values) - min(values) > _NEAR * max(map(abs, values)):
-                uneven += [turn.says(several)]
-    if claim == "auto" and 2 * len(uneven) > long:  # a value for each token, as GAE gives
+                uneven += [turn.says("its tokens have several advantages. Spread its own over the whole turn")]  # fmt: skip
+    if by_token := claim == "auto" and 2 * len(uneven) > long:  # a value for each token, as GAE gives
         claim = "other"
+    found = [(row.line, text) for row in rows for text in row.wrong]
+    found += [(row.line, text) for row in rows for text in _of_row(row, ends, special, said, by_token)]
     found += uneven if claim != "other" else []
     for row in {row.episode: row for row in rows if said and row.episode in said}.values():
         spoken = [one for one in (said or {})[row.episode].dialogue_history if one.role == "assistant"]
@@ -218,16 +233,16 @@ def findings_of(
         if row.turns and row.advantages and all(map(math.isfinite, row.advantages)):
             groups[row.group][row.episode] += row.turns
     for group in groups.values():
-        found += _lost([*group.values()], gamma)
-        found += _disagrees([*group.values()], claim, gamma)
+        unpaid = [] if by_token and spotty else [*_lost([*group.values()], gamma, by_token)]
+        found += unpaid or _disagrees([*group.values()], claim, gamma)
     every = [[*group.values()] for group in groups.values()]
     if claim in {"auto", "outcome"} and every and all(map(_constant, every)) and not every[0][0][0].credited:
         found += _counted(every)
-    found += _twice(every)
+    found += _twice(every) if claim != "other" else []
     return sorted(found, key=lambda one: one[0])
 
 
-def _of_row(row: Row, ends: Sequence[int], special: Collection[int], said: Said | None) -> Iterator[str]:
+def _of_row(row: Row, ends: Sequence[int], special: Collection[int], said: Said | None, by_token: bool) -> Iterator[str]:  # fmt: skip
     """Whether what is trained is what the agent said, and advantages are on all of it and on nothing else."""
     if not row.turns and row.wrong:
         return
@@ -248,10 +263,9 @@ def _of_row(row: Row, ends: Sequence[int], special: Collection[int], said: Said 
         ids, values = row.ids[start:end], row.advantages[start:end]
         if lost := row.mask[start:end].count(0):
             yield f"{where}: {lost} of its {end - start} tokens are not trained. Set the mask to 1 on the whole turn"
-        if any(values) and (lost := sum(not value for value in values)):
+        if any(values) and (lost := values.count(0.0)) and not by_token:
             yield f"{where}: {lost} of its {end - start} tokens have lost their advantage (0). Spread it over the whole turn"
-        behind = [at for at in range(len(ids) - len(ends)) if ends and ids[at : at + len(ends)] == [*ends]]
-        if behind:
+        if behind := [at for at in range(len(ids) - len(ends)) if ends and ids[at : at + len(ends)] == [*ends]]:  # fmt: skip
             yield f"{where}: tokens behind its end (token {start + behind[0]}) are trained. Mask what the template writes between turns"
         if ids and ids[0] in special and ids != [*ends]:
             yield f"{where}: it begins with the template's token {ids[0]}. Mask that"
@@ -260,16 +274,26 @@ def _of_row(row: Row, ends: Sequence[int], special: Collection[int], said: Said 
             yield f"{where}: its tokens are not those of the trajectory file: another policy sampled them, or the text was tokenised again. Write the recorded token_ids"
 
 
-def _lost(episodes: Episodes, gamma: float) -> Iterator[tuple[int, str]]:
+def _lost(episodes: Episodes, gamma: float, by_token: bool) -> Iterator[tuple[int, str]]:
     """Turns that were sampled and have no advantage, although others of their episode have one, and nothing says why."""
     steps = [Steps(tuple(turn.reward or 0.0 for turn in own), ()) for own in episodes]
-    dues = mt_grpo(steps if len(steps) > 1 else [*steps, Steps((), ())], gamma)
-    for own, due in zip(episodes, dues, strict=False):
-        others = [turn.advantage for turn in own if turn.advantage]
-        alike = len(others) > 1 and max(others) - min(others) < _NEAR
-        for turn, right in zip(own, due, strict=True) if others else ():
-            unpaid = turn.reward is None or (alike and abs(right) > _NEAR)
-            if unpaid and not (turn.advantage or turn.credited):
+    returns = _flat(returns_to_go(own.rewards, gamma) for own in steps)
+    dues = _flat(mt_grpo(steps if len(steps) > 1 else [*steps, Steps((), ())], gamma))
+    outcomes = [turn.outcome or 0.0 for own in episodes for turn in own]
+    ways, ys = (outcomes, _flat(own.rewards for own in steps), returns, dues), _flat(_values(episodes))
+    kept = [at for at, y in enumerate(ys) if y]
+    lines = [
+        xs for xs in ways if len(kept) > 2 and not _off([xs[at] for at in kept], [ys[at] for at in kept])
+    ]
+    places = count()
+    for own in episodes:
+        for number, (turn, place) in enumerate(zip(own, places, strict=False)):
+            if turn.advantage or turn.credited or not any(one.advantage for one in own):
+                continue
+            some = [*kept, place]  # with its 0 they are on no line any more, whatever may explain them
+            odd = lines and all(_off([xs[at] for at in some], [ys[at] for at in some]) for xs in lines)
+            later = any(one.advantage or one.reward for one in own[number:])
+            if later if by_token else turn.reward is None or odd:
                 yield turn.says("it has no advantage (0), other turns of its episode have one. Give every sampled turn its own; where 0 is right, write a column `credit`")  # fmt: skip
 
 
@@ -278,8 +302,7 @@ def _disagrees(episodes: Episodes, claim: Claim, gamma: float) -> Iterator[tuple
     turns, constant = [turn for own in episodes for turn in own], _constant(episodes)
     paid = all(turn.reward is not None for turn in turns)
     if claim == "auto":
-        usual: Claim = "outcome" if constant else "turns" if paid else "other"
-        claim = "credit" if turns[0].credited else usual
+        claim = "credit" if turns[0].credited else "outcome" if constant else "turns" if paid else "other"
     if claim == "credit":
         known = [turn for turn in turns if turn.credit is not None]
         for at in _off([turn.credit or 0.0 for turn in known], [turn.advantage for turn in known]):
@@ -292,10 +315,13 @@ def _disagrees(episodes: Episodes, claim: Claim, gamma: float) -> Iterator[tuple
         (turn, *_) = next(own for own in episodes if not _constant([own]))
         yield turn.says("its episode has several advantages. An outcome's is the same for every turn")
     elif claim == "outcome":
-        known = [own[0] for own in episodes if own[0].outcome is not None]
-        for at in _off([one.outcome or 0.0 for one in known], [one.advantage for one in known]):
+        known = sorted((own[0] for own in episodes if own[0].outcome is not None), key=lambda one: one.outcome or 0.0)  # fmt: skip
+        some = [
+            one.outcome or 0.0 for one in known if any(own.advantage for own in known[:-1])
+        ]  # else pass@k
+        for at in _off(some, [one.advantage for one in known][: len(some)]):
             both = f"the advantage {known[at].advantage:.4g} does not fit the outcome {known[at].outcome:.4g}"
-            yield known[at].says(f"{both}, beside the others of its group. Deal each episode its own")
+            yield known[at].says(f"{both}, beside the others of its group. Deal each episode its own; where it has several rewards (GDPO) pass --advantages other")  # fmt: skip
     elif claim == "turns" and paid:
         yield from _by_turns(episodes, [[turn.reward or 0.0 for turn in own] for own in episodes], gamma)
 
@@ -303,15 +329,11 @@ def _disagrees(episodes: Episodes, claim: Claim, gamma: float) -> Iterator[tuple
 def _by_turns(episodes: Episodes, rewards: list[list[float]], gamma: float) -> Iterator[tuple[int, str]]:
     """Whether advantages are returns from the turn on less what all repeats have in common, or rewards less a baseline."""
     values, returns = _values(episodes), [returns_to_go(own, gamma) for own in rewards]
-    if not _off(_flat(rewards), _flat(values)):
-        return
     steps = [Steps(tuple(own), ()) for own in rewards]
-    if not _off(_flat(mt_grpo(steps, gamma)), _flat(values)):
+    if not all(_off(_flat(own), _flat(values)) for own in (rewards, mt_grpo(steps, gamma))):
         return
     known = len({*map(len, episodes)}) > 1 and not _off(_flat(mt_grpo_biased(steps, gamma)), _flat(values))
-    why = "equal returns have different advantages"
-    if known:
-        why = "each turn's reward less the mean of those who got there, summed up"
+    why = "each turn's reward less the mean of those who got there, summed up" if known else "equal returns have different advantages"  # fmt: skip
     for number in range(max(map(len, episodes))):
         there = [at for at, own in enumerate(episodes) if number < len(own)]
         off = _off([returns[at][number] for at in there], [values[at][number] for at in there])
@@ -335,8 +357,9 @@ def _flat(parts: Iterable[Sequence[float]]) -> list[float]:
 
 
 def _counting(episodes: Episodes, by: str) -> list[float]:
-    """The advantages of turns, once each, or once for each token."""
+    """The advantages of turns, once each, or once for each token or each row."""
     turns = [turn for own in episodes for turn in own]
+    turns = [*{turn.line: turn for turn in turns}.values()] if by == "rows" else turns
     counts = [turn.span[1] - turn.span[0] if by == "tokens" else 1 for turn in turns]
     return _flat([turn.advantage] * count for turn, count in zip(turns, counts, strict=True))
 
@@ -354,32 +377,42 @@ def _off(xs: Sequence[float], ys: Sequence[float]) -> list[int]:
 
 
 def _counted(groups: Sequence[Episodes]) -> Iterator[tuple[int, str]]:
-    """Outcomes less a mean in which an episode counts as often as it has turns or tokens."""
+    """Outcomes less a mean in which an episode counts as often as it has turns, tokens or rows."""
     room = _NEAR * max(abs(value) for group in groups for value in _flat(_values(group)))
     own = [group for group in groups if any(_flat(_values(group)))]
     means = [fmean(map(fmean, _values(group))) for group in own]
-    for by in ("turns", "tokens") if own and max(map(abs, means)) > room else ():
-        if all(abs(fmean(_counting(group, by))) <= room for group in own):
+    for by in ("turns", "rows", "tokens") if own and max(map(abs, means)) > room else ():
+        counted = [_counting(group, by) for group in own]
+        square = fsum(value * value for value in counted[0]) / max(1, len(counted[0]) - 1)
+        if by == "tokens" and len(own) == 1 and abs(square - 1) < _NEAR:
+            return  # all rows are one group, normalised as REINFORCE++ does
+        if all(abs(fmean(values)) <= room for values in counted):
             for group, mean in zip(own, means, strict=True):
-                yield group[0][0].says(f"the baseline of its group counts {by}, not episodes: the mean over its {len(group)} episodes is {mean:.4g}, over their {by} 0, so that long episodes count more. Count each episode once")  # fmt: skip
+                yield group[0][0].says(f"the baseline of its group counts {by}, not episodes: the mean over its {len(group)} episodes is {mean:.4g}, over their {by} 0, so that long episodes count more. Count each episode once; where that is meant (OPO) pass --advantages other")  # fmt: skip
+            return
 
 
 def _twice(groups: Sequence[Episodes]) -> Iterator[tuple[int, str]]:
     """Advantages that were normalised within groups, and then again over all turns or tokens."""
     levels = {"turns": [_flat(_values(group)) for group in groups]}
     if all(map(_constant, groups)):
+        paid = [[own[0].outcome for own in group if own[0].outcome is not None] for group in groups]
+        less = [value - fmean(own) for own in paid for value in own]
         levels["episodes"] = [[*map(fmean, _values(group))] for group in groups]
+        every = _flat(levels["episodes"])
+        # REINFORCE++, and its form with a group's mean as the baseline, normalise once
+        if len(less) == len(every) and not (_off(_flat(paid), every) and _off(less, every)):
+            return
     for by in ("turns", "tokens") if len(groups) > 1 else ():
         pool = _flat(_counting(group, by) for group in groups)
         if abs(fmean(pool)) > _NEAR or min(abs(pstdev(pool) - 1), abs(stdev(pool) - 1)) > _NEAR:
             continue
         for level, values in levels.items():
             means = [fmean(own) for own in values]
-            # once by mean and deviation leaves deviations of 1; by means alone, and of all by the deviation, is one way
-            wide = [own for own in values if len(own) > 1]
-            odd = [own for own in wide if abs(pstdev(own) - 1) > 0.01 < abs(stdev(own) - 1)]
-            spreads = {round(pstdev(own), 3) for own in odd}
-            again = len(odd) == len(values) and len(spreads) == 1 and 0.0 not in spreads
-            if max(means) - min(means) < _NEAR and (abs(means[0]) > 10 * _NEAR or again):
-                yield groups[0][0][0].says(f"advantages are normalised twice: over the {level} of each group (their means are all {means[0]:.4g}), then over the {by} of all rows (mean 0, deviation 1). Do one of them")  # fmt: skip
+            wide = [own for own in values if max(own) - min(own) > _NEAR]
+            spreads = [pstdev(own) for own in wide]
+            odd = all(abs(pstdev(own) - 1) > 0.01 < abs(stdev(own) - 1) for own in wide)
+            alike = len(wide) > 1 and max(spreads) - min(spreads) < 1e-3
+            if alike and max(means) - min(means) < _NEAR and (odd or abs(means[0]) > 10 * _NEAR):
+                yield groups[0][0][0].says(f"advantages are normalised twice: over the {level} of each group (their means are all {means[0]:.4g}), then over the {by} of all rows (mean 0, deviation 1). Do one of them; where both are meant (GDPO) pass --advantages other")  # fmt: skip
                 return

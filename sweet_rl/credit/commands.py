@@ -425,6 +425,8 @@ def check(flags: CheckFlags, /) -> None:
 
     numbered = rows_of(flags.rows_path, most=sys.maxsize)[0]
     rows = [row for line, one in numbered for row in read_row(line, one, flags.rows_path)]
+    if not any(row.ids for row in rows):
+        raise DataError("has no tokens of turns", path=flags.rows_path, repair="Have them recorded: verifiers does so with --client.type train.")  # fmt: skip
     known: dict[str, Any] = {"gamma": flags.gamma}
     if flags.tokenizer is not None:
         tokenizer = load_tokenizer(flags.tokenizer)

@@ -9,9 +9,9 @@ from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import Any
 
+from sweet_rl.credit.check import runs
 from sweet_rl.errors import UsageError
 from sweet_rl.preferences.candidates import Candidate
 from sweet_rl.preferences.credit import spells
@@ -99,12 +99,6 @@ def agent_turn(ids: Sequence[int], encoding: Encoding, given: str = "") -> Agent
     said = encoding.decode(ids[:-width] if ended else ids)
     why = FinishReason.STOP if ended else FinishReason.LENGTH
     return AgentTurn("assistant", said, given, said, token_ids=tuple(ids), finish_reason=why)
-
-
-def runs(mask: Sequence[int]) -> list[tuple[int, int]]:
-    """Where the turns of a row are: first place, and the one behind the last."""
-    own = (list(places) for own, places in groupby(range(len(mask)), key=lambda at: bool(mask[at])) if own)
-    return [(places[0], places[-1] + 1) for places in own]
 
 
 def centred(credit: Sequence[Credit], groups: Sequence[Hashable]) -> list[Credit]:

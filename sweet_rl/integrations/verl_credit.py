@@ -13,7 +13,8 @@ import torch
 from verl import DataProto
 from verl.trainer.ppo.core_algos import register_adv_est
 
-from sweet_rl.integrations.tokens import Credit, agent_turns, centred, on_tokens, runs
+from sweet_rl.credit.check import runs
+from sweet_rl.integrations.tokens import Credit, agent_turns, centred, on_tokens
 from sweet_rl.interface import Critic
 from sweet_rl.preferences.ranking import encoding_by
 from sweet_rl.types import Json

@@ -1,24 +1,21 @@
 """Rows of trainers: clean ones pass, and faults like those that were found in trainers are named with their place."""
 
-import copy
-from statistics import fmean, pstdev, stdev
+from statistics import fmean, stdev
 
 import pytest
 
-from sweet_rl.credit.check import findings_of, read_row
 from sweet_rl.credit.commands import check
 from sweet_rl.credit.methods import Steps, grpo, mt_grpo, mt_grpo_biased
 from sweet_rl.errors import DataError
 from sweet_rl.integrations.tokens import credited_rows
 from sweet_rl.records import replace_rows, trajectory_to_row
-from tests.integrations.credit import episode, episodes
+from tests.integrations.credit import episodes, findings
 from tests.tiny_models import save_tiny_gpt2, tiny_tokenizer
 
 
 def checked(rows, claim="auto", **more):
     """Findings as they are printed."""
-    read = [one for line, row in enumerate(rows, 1) for one in read_row(line, row, "rows.jsonl")]
-    return [f"line {line}, {text}" for line, text in findings_of(read, claim, **more)]
+    return [f"line {line}, {text}" for line, text in findings(rows, claim=claim, **more)]
 
 
 def exported():
@@ -52,14 +49,7 @@ def by_turns(method, *, columns="ours"):
         for own, paid, turns in zip(advantages, rewards, LENGTHS, strict=True):
             mask = tokens(turns)
             ids = [*range(10, 10 + len(mask))]
-            if columns == "verl":
-                at_end = [0.0] * len(mask)
-                ends = [at for at, one in enumerate(mask) if one and not mask[at + 1]]
-                for end, value in zip(ends, paid, strict=True):
-                    at_end[end] = value
-                row = {"uid": f"t{task}", "prompts": [1, 2], "responses": ids, "response_mask": mask}
-                row |= {"token_level_rewards": at_end, "advantages": spread(own, turns)}
-            elif columns == "openrlhf":  # masks of predicted tokens, behind the prompt's first
+            if columns == "openrlhf":  # masks of predicted tokens, behind the prompt's first
                 row = {"group_id": task, "sequences": [1, 2, *ids], "action_mask": [0, *mask]}
                 row |= {"rewards": paid, "advantages": [0.0, *spread(own, turns)]}
             else:
@@ -125,19 +115,13 @@ def test_a_planted_fault_is_found_and_without_it_nothing_is(name):
 
 
 def test_the_faults_are_found_in_other_shapes_too():
-    """Kinds, not these rows: zeros instead of misplaced values, two repeats, tokens counted, one reward a turn of tokens."""
+    """Kinds, not these rows: zeros instead of misplaced values, two repeats, another trainer's columns."""
     lost = stepwise(broken=False)
     lost[0]["advantages"] = [0.0] * 6
     assert checked(lost) == [
         "line 1, turn 0: it has no advantage (0), other turns of its episode have one. Give every sampled turn its own; "
         "where 0 is right, write a column `credit`"
     ]
-    two = [row for at, row in enumerate(by_turns(mt_grpo_biased)) if at % 3 < 2]
-    for at, task in ((0, 0), (2, 1)):
-        own = mt_grpo_biased([Steps(tuple(paid), ()) for paid in REWARDS[task][:2]], 1.0)
-        for row, values, turns in zip(two[at : at + 2], own, LENGTHS, strict=False):
-            row["advantages"] = spread(values, turns)
-    assert "depends on how long the episode goes on" in " ".join(checked(two))
     alone = []  # of two repeats, whose order is right: only the biased formula itself tells
     for own, method in (([[1.0, 0.5, 0.0], [0.0]], mt_grpo_biased), ([[1.0, 0.5, 0.0], [0.0]], mt_grpo)):
         values = method([Steps(tuple(paid), ()) for paid in own], 1.0)
@@ -147,35 +131,17 @@ def test_the_faults_are_found_in_other_shapes_too():
             alone[-1].append(row | {"turn_rewards": paid, "advantages": spread(v, t)})
     assert "depends on how long" in checked(alone[0])[0]
     assert checked(alone[1]) == []
-    rows = outcomes(broken=False)
-    for task, rewards in enumerate(REWARDS):
-        counts = [(sum(paid), sum(turns)) for paid, turns in zip(rewards, LENGTHS, strict=True)]
-        mean = sum(value * count for value, count in counts) / sum(count for _, count in counts)
-        for row, (value, _), turns in zip(rows[3 * task :], counts, LENGTHS, strict=False):
-            row["advantages"] = spread([value - mean] * len(turns), turns)
-    assert "counts tokens, not episodes" in checked(rows)[0]
-    for columns in ("verl", "openrlhf"):
-        assert "depends on how long" in checked(by_turns(mt_grpo_biased, columns=columns))[0]
+    assert "depends on how long" in checked(by_turns(mt_grpo_biased, columns="openrlhf"))[0]
+    (rows := by_turns(mt_grpo))[0]["turn_rewards"] = [0.0, 0.0, 1.0, *[0.0] * 15]
+    assert "line 1, a reward stands where the agent said nothing" in checked(rows)[0]
 
 
 def test_clean_rows_of_all_trainers_pass():
     assert checked(exported(), ends=(END,), special=set(tiny_tokenizer().all_special_ids)) == []
     assert checked(exported(), said={one.key: one for one in episodes()}) == []
-    for columns in ("ours", "verl", "openrlhf"):
+    for columns in ("ours", "openrlhf"):
         for method in (mt_grpo, grpo):
             assert checked(by_turns(method, columns=columns)) == [], (columns, method)
-    # verl's `turn_credit`: rewards are credit, less the mean of the group's turns
-    rows = by_turns(mt_grpo, columns="verl")
-    for task in range(2):
-        mean = fmean([value for own in REWARDS[task] for value in own])
-        for row, paid, turns in zip(rows[3 * task :], REWARDS[task], LENGTHS, strict=False):
-            row["advantages"] = spread([value - mean for value in paid], turns)
-    assert checked(rows) == []
-    # REINFORCE++: the whole batch normalised once
-    pool = [sum(paid) for rewards in REWARDS for paid in rewards]
-    for row, value, turns in zip(rows, pool, LENGTHS * 2, strict=True):
-        row["advantages"] = spread([(value - fmean(pool)) / pstdev(pool)] * len(turns), turns)
-    assert checked(rows) == []
     said = [{"role": role, "content": "x"} for role in ("user", "assistant", "user", "assistant")]
     reply = {"dialogues": [{"hidden": "s", "messages": said}], "why": [["", "no_prompt"]]}
     reply["advantages"] = [[0.5, None]]
@@ -211,17 +177,14 @@ def test_a_turn_that_no_row_has_is_found_by_the_trajectories():
     assert not [one for one in checked(rows) if "in no row" in one]
 
 
-@pytest.mark.parametrize(
-    "columns",
-    [
+@pytest.mark.parametrize("columns", [
         {"advantages": ["a"] * 18},
         {"advantages": [[0.5]] * 18, "tool_mask": [[1]] * 18},
         {"turn_spans": [[0, 3], [2, 9], [9, 10]]},
         {"turn_spans": [[0, 2], [5, 9], [12, 99]]},
         {"turn_rewards": [float("nan"), 1.0, 0.0]},
         {"traces": [None]},
-    ],
-)
+])  # fmt: skip
 def test_what_is_no_row_is_refused_with_its_line(columns):
     with pytest.raises(DataError, match="line 1: cannot be read"):
         checked([by_turns(mt_grpo)[0] | columns])
@@ -233,34 +196,6 @@ def test_an_advantage_in_a_row_without_turns_is_found():
     steps = [{"uid": "a", "responses": [1], "response_mask": [1], "reward": r} for r in (0.0, 1.0)]
     wrong = [step | {"advantage": a} for step, a in zip(steps, (0.5, -0.5), strict=True)]  # verifiers' column
     assert "does not fit the outcome" in checked(wrong)[0]
-
-
-def traces():
-    """As verifiers writes them: a node for each message."""
-    nodes = [
-        {"message": {"role": "user"}, "token_ids": [1, 2], "mask": [False, False]},
-        {"message": {"role": "assistant"}, "sampled": True, "token_ids": [9, 3, 4], "mask": [False, True, True], "advantages": [0.5, 0.5]},
-        {"message": {"role": "user"}},
-        {"message": {"role": "assistant"}, "sampled": True, "token_ids": [9, 5], "mask": [False, True], "advantages": [-0.5]},
-    ]  # fmt: skip
-    return [{"task": {"data": {"id": "t0"}}, "traces": [{"task": {"data": {"id": "t0"}}, "nodes": nodes}]}]
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda nodes: nodes, None),
-        (lambda nodes: nodes[1].update(advantages=None), None),  # a turn without a score stays unassigned
-        (lambda nodes: nodes[1].update(advantages=[0.5]), "node 1: 3 tokens, 3 entries of the mask, 1 advantages"),
-        (lambda nodes: nodes[1].update(advantages=[0.0, 0.5]), "turn 1: 1 of its 2 tokens have lost their advantage"),
-        (lambda nodes: nodes[0].update(mask=[False, True]), "token 1: 1 tokens are trained that belong to no turn"),
-    ],
-)  # fmt: skip
-def test_traces(change, words):
-    rows = copy.deepcopy(traces())
-    change(rows[0]["traces"][0]["nodes"])
-    found = checked(rows)
-    assert words in found[0] if words else found == []
 
 
 def changed(**columns):
@@ -316,12 +251,6 @@ def test_what_is_wrong_in_a_row_is_named_with_its_place(change, words):
         assert all(one.startswith("line 1, ") for one in found if "credit" not in one)
 
 
-def test_a_reward_at_others_words_reaches_no_turn():
-    rows = by_turns(mt_grpo, columns="verl")
-    rows[0]["token_level_rewards"][2] = 1.0
-    assert "line 1, a reward stands where the agent said nothing" in checked(rows)[0]
-
-
 def test_a_claim_is_held_against_all_rows():
     rows = by_turns(mt_grpo)
     assert "its episode has several advantages" in checked(rows, "outcome")[0]
@@ -356,11 +285,3 @@ def test_parquet_is_read(tmp_path):
     table, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     parquet.write_table(table.Table.from_pylist(exported()), tmp_path / "rows.parquet")
     check(tmp_path / "rows.parquet")
-
-
-def test_a_dialogue_of_two_rows_is_one_episode():
-    """A prompt that does not continue the one before begins another row of the same repeat."""
-    rows = stepwise(broken=False)
-    assert {row["trajectory_id"] for row in rows} == {0, 1, 2}
-    more = credited_rows([episode(5, 0, turns=3)], [[1.0, 2.0, 3.0]], tiny_tokenizer())
-    assert checked([*rows, *more]) == []

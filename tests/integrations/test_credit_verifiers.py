@@ -1,17 +1,19 @@
 """A critic's credit in traces: written, and read back by verifiers' own classes where its trainers look for it."""
 
 import json
+from statistics import fmean, stdev
 
 import pytest
 
 from sweet_rl.records import replace_rows
-from tests.integrations.credit import episodes, findings, hidden, shown
+from tests.integrations.credit import episode, episodes, findings, hidden, shown
 from tests.tiny_models import tiny_tokenizer
 
 pytest.importorskip("verifiers.v1", reason="needs the extra `verifiers`")
 
+from verifiers.v1.episode import GroupInfo, WireEpisode
 from verifiers.v1.trace import WireTrace
-from verifiers.v1.utils.trace_store import read_episodes
+from verifiers.v1.utils.trace_store import read_episodes, write_episode
 
 from sweet_rl.errors import UsageError
 from sweet_rl.integrations.tokens import centred, token_rows
@@ -70,12 +72,49 @@ def read(critic, tmp_path):
     return credited(saved(tmp_path / "run", map(trace, some)), tmp_path / "out", critic, solution(some))
 
 
-def test_a_run_passes_credit_check(read, tmp_path):
+def dealt(folder, weights, change, broken):
+    """Rows of a trainer's file: outcomes less their group's mean, over its deviation, on every sampled token; beside them a judge."""
+    paid = [0.5, 0.0, 1.0], [0.0, 3.0, 0.25]
+    means = [(own, fmean(own, weights), stdev(own)) for own in paid]
+    values = [[(one - mean) / by] * (1 + at) for own, mean, by in means for at, one in enumerate(own)]
+    change(values)
+    some = [episode(task, repeat, turns=1 + repeat) for task in range(2) for repeat in range(3)]
+    for said, score, own in zip(some, paid[0] + paid[1], values, strict=True):
+        one = trace(said, rewards={"reward": {"score": score, "weight": 2.0}, "later": None})
+        for node, value in zip([node for node in one.nodes if node.sampled], own, strict=True):
+            node.advantages = None if value is None else [value] * sum(node.mask)
+        broken(one.nodes)
+        judge = trace(episode(7, 0), agent={"config": {}, "trainable": False})
+        judge.nodes[1].advantages = [9.0]
+        group = GroupInfo(id=f"step 3, {one.task.key}")
+        write_episode(folder, WireEpisode(task=one.task, group=group, traces=[one, judge], ok=True))
+    return [json.loads(line) for line in (folder / "traces.jsonl").read_text().splitlines()]
+
+
+def again(values):
+    pool = [value for own in values for value in own]
+    values[:] = [[(value - fmean(pool)) / stdev(pool) for value in own] for own in values]
+
+
+@pytest.mark.parametrize(("weights", "change", "broken", "words"), [
+        (None, list, list, None),
+        (None, lambda values: values[1].__setitem__(0, None), list, None),  # a turn without a score stays unassigned
+        (None, lambda values: values[2].__setitem__(1, 0.0), list, "turn 3: it has no advantage (0)"),
+        (None, lambda values: values.__setitem__(0, [0.8]), list, "does not fit the outcome 1,"),
+        (None, again, list, "normalised twice: over the episodes of each group"),
+        ((1, 2, 3), list, list, "counts turns, not episodes"),
+        (None, list, lambda nodes: nodes[1].advantages.pop(), "Write one advantage for each token whose mask is true"),
+        (None, list, lambda nodes: nodes[1].advantages.__setitem__(0, 0.0), "tokens have lost their advantage (0)"),
+        (None, list, lambda nodes: nodes[0].mask.__setitem__(-1, True), "1 tokens are trained that belong to no turn"),
+])  # fmt: skip
+def test_advantages_that_a_trainer_dealt_are_checked(tmp_path, weights, change, broken, words):
+    found = findings(dealt(tmp_path, weights, change, broken))
+    assert words in found[0][1] if words else found == []
+
+
+def test_every_sampled_token_has_the_credit_of_its_turn_and_passes_credit_check(read, critic, tmp_path):
     lines = (tmp_path / "out" / "traces.jsonl").read_text().splitlines()
     assert findings([json.loads(line) for line in lines]) == []
-
-
-def test_every_sampled_token_has_the_credit_of_its_turn(read, critic):
     some = episodes()
     values = critic.credit_many(hidden(some), [one.dialogue_history for one in some])
     wanted = centred(values, [one.task.task_id for one in some])

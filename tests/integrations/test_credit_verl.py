@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sweet_rl.records import replace_rows
-from tests.integrations.credit import changed, episodes, findings, shown
+from tests.integrations.credit import changed, episode, episodes, findings, shown
 from tests.tiny_models import tiny_tokenizer
 
 pytest.importorskip("verl", reason="needs the extra `verl`")
@@ -14,10 +14,11 @@ from transformers import AutoModelForCausalLM
 from verl import DataProto
 from verl.trainer.config.algorithm import AlgoConfig
 from verl.trainer.ppo.core_algos import get_adv_estimator_fn, get_policy_loss_fn
+from verl.trainer.ppo.ray_trainer import compute_advantage
 from verl.utils.torch_functional import logprobs_from_logits
 from verl.workers.config import ActorConfig
 
-from sweet_rl.integrations.tokens import runs
+from sweet_rl.integrations.tokens import credited_rows, runs
 from sweet_rl.integrations.verl_credit import batch_of, credited, scored
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.filterwarnings("ignore")]  # of what verl still does
@@ -57,6 +58,7 @@ def learned(rows, folder, *, steps=1):
 
 def test_a_batch_has_what_was_sampled_in_verls_places(rows):
     data = batch(rows)
+    assert findings(dumped(data)) == []
     assert set(data.batch.keys()) == {
         "prompts", "responses", "input_ids", "attention_mask", "position_ids", "response_mask", "rollout_log_probs",
         "rm_scores", "token_level_scores", "token_level_rewards", "advantages", "returns",
@@ -81,19 +83,61 @@ def test_a_batch_has_what_was_sampled_in_verls_places(rows):
     assert {len(row["completion_ids"]) for row in rows} != {len(rows[0]["completion_ids"])}
 
 
-def test_a_batch_passes_credit_check(rows):
-    data = batch(rows)
+def dumped(data):
+    """A batch's columns, a row each."""
     names = ("responses", "response_mask", "advantages", "token_level_rewards")
     columns = zip(*(data.batch[name].tolist() for name in names), strict=True)
     uids = data.non_tensor_batch["uid"].tolist()
-    exported = [dict(zip(names, one, strict=True), uid=uid) for one, uid in zip(columns, uids, strict=True)]
-    assert findings(exported) == []
+    return [dict(zip(names, one, strict=True), uid=uid) for one, uid in zip(columns, uids, strict=True)]
+
+
+def estimated(name, *, by_turns=False):
+    """Rows of verl's own estimator: two tasks, repeats of one to three turns, rewarded at the end or at each."""
+    some = [episode(task, repeat, turns=1 + repeat) for task in range(2) for repeat in range(3)]
+    paid = [[0.5], [0.25, 1.0], [0.0, 1.0, 0.125], [0.0], [2.0, 0.5], [0.25, 0.5, 0.75]]
+    paid = paid if by_turns else [[0.0] * (len(own) - 1) + own[-1:] for own in paid]
+    data = batch(credited_rows(some, paid, tiny_tokenizer()))
+    data.non_tensor_batch["score"] = data.batch["rm_scores"].sum(1).numpy()
+    data.batch["values"] = torch.randn(
+        data.batch["responses"].shape, generator=torch.Generator().manual_seed(0)
+    )
+    data.batch["reward_baselines"] = torch.tensor([0.25] * 3 + [0.5] * 3)
+    return dumped(
+        compute_advantage(
+            data, name, lam=0.9, config=AlgoConfig(adv_estimator=name, gdpo_reward_keys=["score"])
+        )
+    )
+
+
+NAMES = "gae grpo grpo_passk reinforce_plus_plus_baseline rloo rloo_vectorized reinforce_plus_plus remax gpg"
+
+
+def shifted(row):
+    row["response_mask"] = [0, *row["response_mask"][:-1]]
+
+
+def lost(row):
+    start, end = runs(row["response_mask"])[2]
+    row["advantages"][start:end] = [0.0] * (end - start)
+
+
+@pytest.mark.parametrize(("name", "fault", "words"), [
+        *((name, dict, None) for name in NAMES.split()),
+        *((name, shifted, "stand where the agent said nothing") for name in ("grpo", "remax", "gae")),
+        *((name, lost, "turn 2: it has no advantage (0)") for name in ("grpo", "reinforce_plus_plus", "gae")),
+        ("opo", dict, "counts tokens, not episodes"),
+        ("gdpo", dict, "normalised twice: over the episodes of each group"),
+])  # fmt: skip
+def test_rows_of_verls_estimators_pass_and_what_is_wrong_with_them_is_found(name, fault, words):
+    for rows in (estimated(name), estimated(name, by_turns=True)):
+        fault(rows[2])
+        found = findings(rows)
+        assert words in found[0][1] if words else found == []
+        assert fault is not dict or findings(rows, claim="other") == []
 
 
 def test_verls_own_function_computes_the_advantages(rows):
     """`algorithm.adv_estimator=turn_credit`: by its registry and its `compute_advantage`."""
-    from verl.trainer.ppo.ray_trainer import compute_advantage
-
     data = batch(rows)
     wanted = data.batch.pop("advantages")
     data.batch.pop("returns")
@@ -108,9 +152,8 @@ def test_verls_loss_moves_each_turn_its_own_way(rows, folder):
     model, _ = learned(rows, folder, steps=3)
     data = batch(rows)
     with torch.no_grad():
-        gains = logprobs(model, data) - logprobs(
-            AutoModelForCausalLM.from_pretrained(folder / "policy"), data
-        )
+        before = AutoModelForCausalLM.from_pretrained(folder / "policy")
+        gains = logprobs(model, data) - logprobs(before, data)
     kinds = set()
     for place, row in enumerate(rows):
         for start, end in runs(row["env_mask"]):
@@ -135,9 +178,7 @@ def test_what_the_page_shows_is_that_loss(rows, folder, tmp_path):
     model = AutoModelForCausalLM.from_pretrained(folder / "policy")
     config = ActorConfig(strategy="fsdp", rollout_n=1, ppo_micro_batch_size_per_gpu=1)
     loss = shown("batch.py")["loss"]
-    loss(
-        tmp_path / "rows.jsonl", lambda data: logprobs(model, data), config, tiny_tokenizer().eos_token_id
-    ).backward()
+    loss(tmp_path / "rows.jsonl", lambda data: logprobs(model, data), config, tiny_tokenizer().eos_token_id).backward()  # fmt: skip
     gradient = torch.cat([value.grad.flatten() for value in model.parameters()])
     torch.testing.assert_close(gradient, learned(rows, folder)[1], rtol=1e-4, atol=1e-6)
 
@@ -156,9 +197,7 @@ def test_what_verl_has_played_is_credited(rows, critic):
     wanted, data = batch(rows), batch(rows)
     told = {one.task.task_id: one.task.ground_truth for one in episodes()}
     kept = ("prompts", "responses", "input_ids", "attention_mask", "position_ids", "response_mask")
-    solutions = np.array(
-        [{"style": "rule", "ground_truth": told[row["task_id"]]} for row in rows], dtype=object
-    )
+    solutions = np.array([{"style": "rule", "ground_truth": told[row["task_id"]]} for row in rows], object)
     others = {"uid": data.non_tensor_batch["uid"], "reward_model": solutions}
     played = DataProto.from_dict({name: data.batch[name] for name in kept}, others)
     found = credited(played, critic, tiny_tokenizer())
