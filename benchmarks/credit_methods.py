@@ -5,7 +5,7 @@ seed has training episodes of its own, of which SWEET-RL's critic, a blind criti
 actor stays as it is), and test episodes. Their turns, and candidates for the turns of a quarter of them, are measured with a
 fixed number of continuations from every state. Nothing is tuned here: settings are those of `learn`.
 
-Run: python benchmarks/credit_methods.py [--worlds trades=10,meeting] [--seeds 8] [--first_seed 1] [--train_tasks 50] [--test_tasks 16] [--jobs 2]
+Run: python benchmarks/credit_methods.py [--worlds trades=10,meeting] [--seeds 8] [--first_seed 1] [--train_tasks 50] [--test_tasks 8] [--jobs 2]
      [--folder outputs/credit_methods] [--output benchmarks/results/credit_methods.json] [--markdown]
 (some minutes of a core for each seed of a world; an interrupted run resumes, further worlds and seeds join the output;
 --markdown shows what that has)
@@ -26,15 +26,17 @@ from _measure import flags, heading, save, show
 
 from sweet_rl.chat import EMBEDDED, model_path
 from sweet_rl.commands.archer_config import quoted
+from sweet_rl.commands.simulate_interactions import tasks_of
 from sweet_rl.credit.compare import auc, joined, picked, spearman
 from sweet_rl.learning.chain import TRAINING
 from sweet_rl.learning.policy import play_steps
 from sweet_rl.pipelines.running import run_steps
 from sweet_rl.pipelines.steps import Step
 from sweet_rl.statistics import mean_of
+from sweet_rl.worlds import world_of
 
 REPEATS, CANDIDATES, CONTINUATIONS = 8, 6, 32
-PAIRS = 400
+PAIRS = 1500
 ARCHER = """template=chat eos_str=null max_context=1024 whole_games=true rollout_size=320 capacity=4000 tau=0.3 epochs=40
     batch_size=64 grad_accum_steps=1 eval_freq=1000000 iterations=1 warmup_iter=1 save_freq=1 keep_checkpoints=1
     critic_lr=1e-3 quiet=true""".split()
@@ -74,19 +76,24 @@ def policy_of(folder: Path, world: str) -> str:
 def start(folder: Path, world: str) -> list[Step]:
     """How the policy that plays is made."""
     setup, policy = WORLDS[world], policy_of(folder, world)
-    how = {"steps": 600, "max_tokens": setup.tokens, "seed": 0}
+    how = {"steps": 300, "max_tokens": setup.tokens, "seed": 0}
     return [] if policy == EMBEDDED else [Step("start", "make_policy", (setup.world, policy), how)]
 
 
-def played(setup: Setup, source: str, output: Path, policy: str, seed: int, **number: int) -> list[Step]:
-    how = {"agent_model": policy, "max_tokens": setup.tokens, "seed": seed}
-    return play_steps(setup.world, Path(source), output, **how, **number)
+def played(
+    setup: Setup, source: str, output: Path, policy: str, seed: int, *, tasks: int, repeats: int
+) -> list[Step]:
+    """Episodes of `tasks` tasks: every seed has the next ones of the list."""
+    listed = len(tasks_of(source, None, None, world_of(setup.world)))
+    own = ",".join(str((seed * tasks + place) % listed) for place in range(tasks))
+    how: dict[str, Any] = {"agent_model": policy, "max_tokens": setup.tokens, "sample_ids": own}
+    return play_steps(setup.world, Path(source), output, **how, repeats=repeats, seed=seed)
 
 
 def critics(at: Path, setup: Setup, policy: str, seed: int, tasks: int) -> Iterator[Step]:
     """Training episodes, and the critics that are made of them."""
     episodes = at / "episodes.jsonl"
-    yield from played(setup, setup.train, episodes, policy, seed, repeats=REPEATS, num_tasks=tasks)
+    yield from played(setup, setup.train, episodes, policy, seed, repeats=REPEATS, tasks=tasks)
     training: dict[str, Any] = {
         "pretrain": policy,
         "learning_rate": 1e-4,
@@ -114,7 +121,7 @@ def critics(at: Path, setup: Setup, policy: str, seed: int, tasks: int) -> Itera
 def looked_at(at: Path, setup: Setup, policy: str, seed: int, tasks: int) -> Iterator[Step]:
     """Test episodes and candidates for their turns: what they were worth, and what methods say."""
     turns, candidates = at / "turns" / "played.jsonl", at / "candidates" / "played.jsonl"
-    yield from played(setup, setup.test, turns, policy, seed, repeats=2, num_tasks=tasks)
+    yield from played(setup, setup.test, turns, policy, seed, repeats=2, tasks=tasks)
     how: dict[str, Any] = {"best_of_n": CANDIDATES, "data_fraction": 0.25, "max_tokens": setup.tokens}
     how |= {"seed": seed, "quiet": True}
     yield Step("sampled", "sample_best_of_n", (str(turns), str(candidates), policy), how)
@@ -182,7 +189,7 @@ def table(cells: Sequence[Mapping[str, Any]], what: str, measure: str) -> Iterat
 
 def main() -> None:
     given = flags(
-        __doc__, worlds=list(WORLDS), seeds=8, first_seed=1, train_tasks=50, test_tasks=16, jobs=2, folder="outputs/credit_methods",
+        __doc__, worlds=list(WORLDS), seeds=8, first_seed=1, train_tasks=50, test_tasks=8, jobs=2, folder="outputs/credit_methods",
         output=None, markdown=False,
     )  # fmt: skip
     folder, seeds = Path(given.folder).resolve(), range(given.first_seed, given.first_seed + given.seeds)
