@@ -28,6 +28,7 @@ from sweet_rl.chat import EMBEDDED, model_path
 from sweet_rl.commands.archer_config import quoted
 from sweet_rl.commands.simulate_interactions import tasks_of
 from sweet_rl.credit.compare import auc, joined, picked, spearman
+from sweet_rl.credit.compare import cell as number
 from sweet_rl.learning.chain import TRAINING
 from sweet_rl.learning.policy import play_steps
 from sweet_rl.pipelines.running import run_steps
@@ -41,6 +42,12 @@ ARCHER = """template=chat eos_str=null max_context=1024 whole_games=true rollout
     batch_size=64 grad_accum_steps=1 eval_freq=1000000 iterations=1 warmup_iter=1 save_freq=1 keep_checkpoints=1
     critic_lr=1e-3 quiet=true""".split()
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples" / "worlds"
+
+DIFFERENCES = (
+    ("sweet", "blind"), ("sweet", "sweet (untrained)"), ("blind", "outcome"), ("sweet", "sweet_paper"),
+    ("privileged", "privileged_other"),
+)  # fmt: skip
+"""Of two methods, seed by seed: hidden information and training are what the first two are about."""
 
 
 class Setup(NamedTuple):
@@ -167,22 +174,25 @@ def cell(at: Path) -> dict[str, Any]:
         }
         found[what] = {"states": len(states), "turns": sum(map(len, states)), "methods": numbers}
         found[what]["clear"] = sum(turn.clear != 0 for group in states for turn in group)
-    found["candidates"]["random"] = picked("sweet", "random", states)
+    found["candidates"]["methods"]["random"] = {"lost": picked("sweet", "random", states)}
     return found
 
 
 def table(cells: Sequence[Mapping[str, Any]], what: str, measure: str) -> Iterator[list[str]]:
-    """A row for each method, a column for each world: means over seeds with Student's interval."""
-    for method in dict.fromkeys(name for one in cells for name in one[what]["methods"]):
-        row = [method]
+    """A row for each method and for `DIFFERENCES`, a column for each world: means over seeds with Student's interval."""
+    found = [
+        (one["world"], {name: own.get(measure) for name, own in one[what]["methods"].items()})
+        for one in cells
+    ]
+    names = dict.fromkeys(name for _, own in found for name in own)
+    for name, less in (*((name, "") for name in names), *DIFFERENCES):
+        row = [f"{name} - {less}" if less else name]
         for world in WORLDS:
-            some = [
-                one[what]["methods"].get(method, {}).get(measure) for one in cells if one["world"] == world
-            ]
-            known = [value for value in some if value is not None]
-            mean = mean_of(known) if known else None
-            interval = "" if mean is None or mean.low is None else f" [{mean.low:.2f}, {mean.high:.2f}]"
-            row.append("" if mean is None else f"{mean.mean:.2f}{interval}")
+            pairs = [(own.get(name), own.get(less) if less else 0.0) for at, own in found if at == world]
+            known = [one - other for one, other in pairs if one is not None and other is not None]
+            mean = mean_of(known)
+            value = {"value": mean.mean, "low": mean.low, "high": mean.high}
+            row.append(number(value, 3 if measure == "lost" else 2) if known else "")
         if any(row[1:]):
             yield row
 
