@@ -41,6 +41,7 @@ PAIRS = 1500
 ARCHER = """template=chat eos_str=null max_context=1024 whole_games=true rollout_size=320 capacity=4000 tau=0.3 epochs=40
     batch_size=64 grad_accum_steps=1 eval_freq=1000000 iterations=1 warmup_iter=1 save_freq=1 keep_checkpoints=1
     critic_lr=1e-3 quiet=true""".split()
+PROMPT = "llm_agent_mini_prompt"  # that the packaged agent was taught
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples" / "worlds"
 
 DIFFERENCES = (
@@ -94,6 +95,7 @@ def played(
     listed = len(tasks_of(source, None, None, world_of(setup.world)))
     own = ",".join(str((seed * tasks + place) % listed) for place in range(tasks))
     how: dict[str, Any] = {"agent_model": policy, "max_tokens": setup.tokens, "sample_ids": own}
+    how |= {"agent_prompt_path": PROMPT, "max_turns": 6} if policy == EMBEDDED else {}
     return play_steps(setup.world, Path(source), output, **how, repeats=repeats, seed=seed)
 
 
@@ -120,7 +122,7 @@ def critics(at: Path, setup: Setup, policy: str, seed: int, tasks: int) -> Itera
     own |= {"eval_tasks": quoted(Path(setup.test))}
     own |= {"policy_lm": weights, "critic_lm": weights, "max_new_tokens": setup.tokens, "seed": seed}
     own |= {"save_path": quoted(at / "archer")}
-    own |= {"agent_prompt_path": "llm_agent_mini_prompt"} if policy == EMBEDDED else {}
+    own |= {"agent_prompt_path": PROMPT, "max_turns": 6} if policy == EMBEDDED else {}
     words = (*ARCHER, *(f"{name}={value}" for name, value in own.items()))
     yield Step("archer", "run_archer", words, {"config_name": "default"})
 
