@@ -181,7 +181,7 @@ def cell(at: Path) -> dict[str, Any]:
 
 
 def table(cells: Sequence[Mapping[str, Any]], what: str, measure: str) -> Iterator[list[str]]:
-    """A row for each method and for `DIFFERENCES`, a column for each world: means over seeds with Student's interval."""
+    """A row for each method and for `DIFFERENCES`, a column for each measured world: means over seeds with Student's interval."""
     found = [
         (one["world"], {name: own.get(measure) for name, own in one[what]["methods"].items()})
         for one in cells
@@ -189,7 +189,7 @@ def table(cells: Sequence[Mapping[str, Any]], what: str, measure: str) -> Iterat
     names = dict.fromkeys(name for _, own in found for name in own)
     for name, less in (*((name, "") for name in names), *DIFFERENCES):
         row = [f"{name} - {less}" if less else name]
-        for world in WORLDS:
+        for world in dict.fromkeys(at for at, _ in found):
             pairs = [(own.get(name), own.get(less) if less else 0.0) for at, own in found if at == world]
             known = [one - other for one, other in pairs if one is not None and other is not None]
             mean = mean_of(known)
@@ -220,11 +220,12 @@ def main() -> None:
         cells = [one for one in cells if (one["world"], one["seed"]) not in made]
         cells += [{"world": world, "seed": seed, **found} for (world, seed), found in made.items()]
         save(given.output, cells=cells)
+    cells.sort(key=lambda one: (list(WORLDS).index(one["world"]), one["seed"]))
     print(heading())
     for what, measures in MEASURES.items():
         for measure in measures:
             print(f"\n{what}: {measure}\n")
-            show([measure, *WORLDS], table(cells, what, measure))
+            show([measure, *dict.fromkeys(one["world"] for one in cells)], table(cells, what, measure))
 
 
 if __name__ == "__main__":

@@ -150,6 +150,7 @@ def test_candidates_are_compared_within_their_state(tmp_path, monkeypatch):
         (lambda rows, scores: rows[1].pop("measured"), DataError, "line 2.*Make the file with sweet-rl credit measure"),
         (lambda rows, scores: rows[5].update(settings=SETTINGS | {"policy": "sha256:2"}), UsageError, "line 6.*policy was 'sha256:2', is 'sha256:1'"),
         (lambda rows, scores: rows.append(rows[0]), DataError, "twice|two"),
+        (lambda rows, scores: scores.append(scores[0]), DataError, "is in the file twice"),
     ],
 )  # fmt: skip
 def test_what_does_not_belong_together_is_refused(files, change, error, says):
@@ -161,16 +162,3 @@ def test_what_does_not_belong_together_is_refused(files, change, error, says):
         compare("run.measured.jsonl", "scores.jsonl")
     with pytest.raises(UsageError, match="Name a measured file and a file of scores"):
         compare("run.measured.jsonl")
-
-
-def test_scores_of_two_files_stay_apart_and_a_turn_is_scored_once(tmp_path):
-    rows = [measured_row("t", place, place / 4) for place in range(4)]
-    measured, part, whole = (str(tmp_path / f"{name}.jsonl") for name in ("measured", "part", "whole"))
-    replace_rows(measured, rows)
-    replace_rows(part, [scored(row, {"m": 1.0}) for row in rows[:2]])
-    replace_rows(whole, [scored(row, {"m": 2.0}) for row in rows])
-    methods = compared(measured, [part, whole])["methods"]
-    assert {name: one["turns"] for name, one in methods.items()} == {"m": 2, "m (whole)": 4}
-    replace_rows(part, [scored(row, {"m": 1.0}) for row in (rows[0], rows[0])])
-    with pytest.raises(DataError, match="is in the file twice"):
-        compared(measured, [part])

@@ -1,10 +1,12 @@
 """The first screen of the README and of the site: their lines of Python run as written, their numbers are those of the study."""
 
+import json
 import re
 import sys
 from statistics import fmean
 
 import pytest
+from credit_methods import MEASURES, table
 from mini import COMMITTED, SUCCESS, markdown, read_full_study
 
 from sweet_rl.studies.sweet.results import METHODS
@@ -60,7 +62,15 @@ def test_the_tables_of_the_study_are_those_of_its_file():
     assert [row for row in success.splitlines()[2:8] if row not in page] == []
 
 
-def test_the_picture_is_there_and_small():
-    assert "docs/images/report.png" in README
-    assert "images/report.png" in (ROOT / "docs/index.md").read_text()
-    assert (ROOT / "docs/images/report.png").stat().st_size < 100_000
+def test_what_is_said_of_credit_is_in_its_file():
+    cells = json.loads(COMMITTED.with_name("credit_methods.json").read_text())["cells"]
+    tables = (table(cells, what, one) for what, measures in MEASURES.items() for one in measures)
+    measured = {f"| {' | '.join(row)} |" for one in tables for row in one}
+    for page, title in (
+        ("docs/credit.md", "Which methods know"),
+        ("benchmarks/results/README.md", "Credit of turns"),
+    ):
+        section = (ROOT / page).read_text().split(f"\n## {title}\n")[1].split("\n## ")[0]
+        shown = re.findall(r"^\| [a-z].*\|$", section, re.MULTILINE)
+        assert len(shown) > 10
+        assert [row for row in shown if row not in measured] == []
