@@ -6,7 +6,7 @@ actor stays as it is), and test episodes. Their turns, and candidates for the tu
 fixed number of continuations from every state. Nothing is tuned here: settings are those of `learn`.
 
 Run: python benchmarks/credit_methods.py [--worlds trades=10,meeting] [--seeds 8] [--first_seed 1] [--train_tasks 50] [--test_tasks 8] [--jobs 2]
-     [--folder outputs/credit_methods] [--output benchmarks/results/credit_methods.json] [--markdown]
+     [--folder outputs/credit_methods] [--output benchmarks/results/credit_methods.json] [--markdown] [--plot FILE.png]
 (some minutes of a core for each seed of a world; an interrupted run resumes, further worlds and seeds join the output;
 --markdown shows what that has)
 """
@@ -14,6 +14,7 @@ Run: python benchmarks/credit_methods.py [--worlds trades=10,meeting] [--seeds 8
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,6 +50,8 @@ DIFFERENCES = (
     ("privileged", "privileged_other"),
 )  # fmt: skip
 """Of two methods, seed by seed: hidden information and training are what the first two are about."""
+SHOWN = ["outcome", "mt_grpo", "mt_grpo_biased", "trace", "infopo", "privileged", "privileged_other"]
+SHOWN += ["sweet", "sweet (untrained)", "blind", "archer", "oracle"]
 
 
 class Setup(NamedTuple):
@@ -199,10 +202,34 @@ def table(cells: Sequence[Mapping[str, Any]], what: str, measure: str) -> Iterat
             yield row
 
 
+def plot(cells: Sequence[Mapping[str, Any]], path: str) -> None:
+    """Each method's Spearman over turns: a panel for each world, means over seeds with Student's interval."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    worlds = dict.fromkeys(one["world"] for one in cells)
+    figure, panels = plt.subplots(1, len(worlds), sharey=True, figsize=(10, 4.2), layout="constrained")
+    for axes, world in zip(panels, worlds, strict=True):
+        own = [one["turns"]["methods"] for one in cells if one["world"] == world]
+        for name in reversed(SHOWN):
+            known = [value for one in own if (value := one.get(name, {}).get("spearman")) is not None]
+            if known:
+                mean = mean_of(known)
+                axes.plot([mean.low, mean.high], [name] * 2, color="#2f56c6", linewidth=2, alpha=0.5)
+            axes.plot([mean.mean if known else math.nan], [name], "o", color="#2f56c6")
+        axes.axvline(0, color="#999999", linewidth=1)
+        axes.set(title=world, xlim=(-0.3, 0.8))
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.supxlabel("rank correlation with measured worth", fontsize="medium")
+    figure.savefig(path, dpi=110)
+
+
 def main() -> None:
     given = flags(
         __doc__, worlds=list(WORLDS), seeds=8, first_seed=1, train_tasks=50, test_tasks=8, jobs=2, folder="outputs/credit_methods",
-        output=None, markdown=False,
+        output=None, markdown=False, plot=None,
     )  # fmt: skip
     folder, seeds = Path(given.folder).resolve(), range(given.first_seed, given.first_seed + given.seeds)
     before = given.output and Path(given.output).exists()
@@ -221,6 +248,8 @@ def main() -> None:
         cells += [{"world": world, "seed": seed, **found} for (world, seed), found in made.items()]
         save(given.output, cells=cells)
     cells.sort(key=lambda one: (list(WORLDS).index(one["world"]), one["seed"]))
+    if given.plot:
+        plot(cells, given.plot)
     print(heading())
     for what, measures in MEASURES.items():
         for measure in measures:
