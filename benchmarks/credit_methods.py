@@ -14,7 +14,6 @@ Run: python benchmarks/credit_methods.py [--worlds trades=10,meeting] [--seeds 8
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -213,12 +212,9 @@ def plot(cells: Sequence[Mapping[str, Any]], path: str) -> None:
     figure, panels = plt.subplots(1, len(worlds), sharey=True, figsize=(10, 4.2), layout="constrained")
     for axes, world in zip(panels, worlds, strict=True):
         own = [one["turns"]["methods"] for one in cells if one["world"] == world]
-        for name in reversed(SHOWN):
-            known = [value for one in own if (value := one.get(name, {}).get("spearman")) is not None]
-            if known:
-                mean = mean_of(known)
-                axes.plot([mean.low, mean.high], [name] * 2, color="#2f56c6", linewidth=2, alpha=0.5)
-            axes.plot([mean.mean if known else math.nan], [name], "o", color="#2f56c6")
+        for name in (name for name in reversed(SHOWN) if name in own[0]):
+            mean = mean_of([one[name]["spearman"] for one in own])
+            axes.errorbar(mean.mean, name, xerr=mean.high - mean.mean, fmt="o", color="#2f56c6")
         axes.axvline(0, color="#999999", linewidth=1)
         axes.set(title=world, xlim=(-0.3, 0.8))
         axes.spines[["top", "right"]].set_visible(False)
