@@ -72,9 +72,8 @@ WORLDS = {
 MEASURES = {
     "turns": {"spearman": spearman, "auc": auc},
     "candidates": {
-        "lost": lambda name, states: picked(name, "lost", states),
-        "repeats": lambda name, states: picked(name, "repeats", states),
-        "within": lambda name, states: picked(name, "within", states),
+        what: lambda name, states, what=what: picked(name, what, states)
+        for what in ("lost", "repeats", "within")
     },
 }
 
@@ -203,9 +202,6 @@ def table(cells: Sequence[Mapping[str, Any]], what: str, measure: str) -> Iterat
 
 def plot(cells: Sequence[Mapping[str, Any]], path: str) -> None:
     """Each method's Spearman over turns: a panel for each world, means over seeds with Student's interval."""
-    import matplotlib
-
-    matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
     worlds = dict.fromkeys(one["world"] for one in cells)
@@ -217,7 +213,6 @@ def plot(cells: Sequence[Mapping[str, Any]], path: str) -> None:
             axes.errorbar(mean.mean, name, xerr=mean.high - mean.mean, fmt="o", color="#2f56c6")
         axes.axvline(0, color="#999999", linewidth=1)
         axes.set(title=world, xlim=(-0.3, 0.8))
-        axes.spines[["top", "right"]].set_visible(False)
     figure.supxlabel("rank correlation with measured worth", fontsize="medium")
     figure.savefig(path, dpi=110)
 
