@@ -14,7 +14,6 @@ from transformers import AutoModelForCausalLM
 from verl import DataProto
 from verl.trainer.config.algorithm import AlgoConfig
 from verl.trainer.ppo.core_algos import get_adv_estimator_fn, get_policy_loss_fn
-from verl.trainer.ppo.ray_trainer import compute_advantage
 from verl.utils.torch_functional import logprobs_from_logits
 from verl.workers.config import ActorConfig
 
@@ -93,6 +92,8 @@ def dumped(data):
 
 def estimated(name, *, by_turns=False):
     """Rows of verl's own estimator: two tasks, repeats of one to three turns, rewarded at the end or at each."""
+    from verl.trainer.ppo.ray_trainer import compute_advantage  # it warns
+
     some = [episode(task, repeat, turns=1 + repeat) for task in range(2) for repeat in range(3)]
     paid = [[0.5], [0.25, 1.0], [0.0, 1.0, 0.125], [0.0], [2.0, 0.5], [0.25, 0.5, 0.75]]
     paid = paid if by_turns else [[0.0] * (len(own) - 1) + own[-1:] for own in paid]
@@ -102,11 +103,8 @@ def estimated(name, *, by_turns=False):
         data.batch["responses"].shape, generator=torch.Generator().manual_seed(0)
     )
     data.batch["reward_baselines"] = torch.tensor([0.25] * 3 + [0.5] * 3)
-    return dumped(
-        compute_advantage(
-            data, name, lam=0.9, config=AlgoConfig(adv_estimator=name, gdpo_reward_keys=["score"])
-        )
-    )
+    config = AlgoConfig(adv_estimator=name, gdpo_reward_keys=["score"])
+    return dumped(compute_advantage(data, name, lam=0.9, config=config))
 
 
 NAMES = "gae grpo grpo_passk reinforce_plus_plus_baseline rloo rloo_vectorized reinforce_plus_plus remax gpg"
@@ -138,6 +136,8 @@ def test_rows_of_verls_estimators_pass_and_what_is_wrong_with_them_is_found(name
 
 def test_verls_own_function_computes_the_advantages(rows):
     """`algorithm.adv_estimator=turn_credit`: by its registry and its `compute_advantage`."""
+    from verl.trainer.ppo.ray_trainer import compute_advantage
+
     data = batch(rows)
     wanted = data.batch.pop("advantages")
     data.batch.pop("returns")
