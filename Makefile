@@ -106,7 +106,7 @@ test-llama: smollm2 $(LLAMA_VENV)/.installed  ## SmolLM2 behind a llama.cpp serv
 $(INTEGRATIONS)/%/.installed: pyproject.toml
 	$(PYTHON) -m venv $(@D)
 	$(call torch,$(@D))
-	$(@D)/bin/$(PIP) -e '.[transformers,$(or $(EXTRAS_$*),$*)]' pytest pytest-timeout hypothesis
+	$(@D)/bin/$(PIP) -e '.[transformers,$(or $(EXTRAS_$*),$*)]' pytest pytest-timeout pytest-xdist hypothesis
 	touch $@
 
 # harbor needs Python 3.12: its own classes are asked where one is found, or named (make PYTHON312=...).
