@@ -8,7 +8,7 @@ fixed number of continuations from every state. Nothing is tuned here: settings 
 Run: python benchmarks/credit_methods.py [--worlds trades=10,meeting] [--seeds 8] [--first_seed 1] [--train_tasks 50] [--test_tasks 8] [--jobs 2]
      [--folder outputs/credit_methods] [--output benchmarks/results/credit_methods.json] [--markdown] [--plot FILE.png]
 (some minutes of a core for each seed of a world; an interrupted run resumes, further worlds and seeds join the output;
---markdown shows what that has)
+--markdown shows what that has, --plot draws it)
 """
 
 from __future__ import annotations
@@ -104,14 +104,8 @@ def critics(at: Path, setup: Setup, policy: str, seed: int, tasks: int) -> Itera
     """Training episodes, and the critics that are made of them."""
     episodes = at / "episodes.jsonl"
     yield from played(setup, setup.train, episodes, policy, seed, repeats=REPEATS, tasks=tasks)
-    training: dict[str, Any] = {
-        "pretrain": policy,
-        "learning_rate": 1e-4,
-        "beta": 100.0,
-        "max_epochs": 2,
-        **TRAINING,
-    }
-    training |= {"mean_log_prob": "trajectory", "seed": seed, "quiet": True}
+    training: dict[str, Any] = {"pretrain": policy, "learning_rate": 1e-4, "beta": 100.0, "max_epochs": 2}
+    training |= {"mean_log_prob": "trajectory", "seed": seed, "quiet": True, **TRAINING}
     for critic, hidden in (("critic", True), ("blind", False)):
         pairs, saved = at / f"{critic}.pairs.jsonl", at / critic
         how = {"number": PAIRS, "hidden": hidden, "seed": seed}
@@ -205,8 +199,9 @@ def plot(cells: Sequence[Mapping[str, Any]], path: str) -> None:
     import matplotlib.pyplot as plt
 
     worlds = dict.fromkeys(one["world"] for one in cells)
-    figure, panels = plt.subplots(1, len(worlds), sharey=True, figsize=(10, 4.2), layout="constrained")
-    for axes, world in zip(panels, worlds, strict=True):
+    how: dict[str, Any] = {"sharey": True, "squeeze": False, "layout": "constrained"}
+    figure, panels = plt.subplots(1, len(worlds), figsize=(10, 4.2), **how)
+    for axes, world in zip(panels[0], worlds, strict=True):
         own = [one["turns"]["methods"] for one in cells if one["world"] == world]
         for name in (name for name in reversed(SHOWN) if name in own[0]):
             mean = mean_of([one[name]["spearman"] for one in own])
