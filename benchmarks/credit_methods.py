@@ -1,14 +1,13 @@
 """Which methods of credit assignment tell what turns were worth: each against measured worth, over worlds and seeds.
 
 In every world one policy plays: the packaged agent in trades, in the others one that `make_policy` made from nothing. A
-seed has training episodes of its own, of which SWEET-RL's critic, a blind critic and ArCHer's critic are made (its
-actor stays as it is), and test episodes. Their turns, and candidates for the turns of a quarter of them, are measured with a
-fixed number of continuations from every state. Nothing is tuned here: settings are those of `learn`.
+seed has training episodes of its own, of which SWEET-RL's critic, a blind one, one of shuffled outcomes and ArCHer's
+critic are made (its actor stays as it is), and test episodes. Their turns, and candidates for the turns of a quarter of them,
+are measured with a fixed number of continuations from every state. Nothing is tuned here: settings are those of `learn`.
 
 Run: python benchmarks/credit_methods.py [--worlds trades=10,meeting] [--seeds 8] [--first_seed 1] [--train_tasks 50] [--test_tasks 8] [--jobs 2]
      [--folder outputs/credit_methods] [--output benchmarks/results/credit_methods.json] [--markdown] [--plot FILE.png]
-(some minutes of a core for each seed of a world; an interrupted run resumes, further worlds and seeds join the output;
---markdown shows what that has, --plot draws it)
+(minutes of a core for each seed of a world; an interrupted run resumes, others join its output, which --markdown shows)
 """
 
 from __future__ import annotations
@@ -20,10 +19,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from random import Random
 from typing import Any, NamedTuple
 
 from _measure import flags, heading, save, show
 
+from sweet_rl import tracking
 from sweet_rl.chat import EMBEDDED, model_path
 from sweet_rl.commands.archer_config import quoted
 from sweet_rl.commands.simulate_interactions import tasks_of
@@ -33,42 +34,41 @@ from sweet_rl.learning.chain import TRAINING
 from sweet_rl.learning.policy import play_steps
 from sweet_rl.pipelines.running import run_steps
 from sweet_rl.pipelines.steps import Step
+from sweet_rl.records import read_rows, replace_rows
 from sweet_rl.statistics import mean_of
 from sweet_rl.worlds import world_of
 
-REPEATS, CANDIDATES, CONTINUATIONS = 8, 6, 32
-PAIRS = 1500
+SCORES = ("trained", "untrained", "shuffled")
+REPEATS, CANDIDATES, CONTINUATIONS, PAIRS = 8, 6, 32, 1500
 ARCHER = """template=chat eos_str=null max_context=1024 whole_games=true rollout_size=320 capacity=4000 tau=0.3 epochs=40
     batch_size=64 grad_accum_steps=1 eval_freq=1000000 iterations=1 warmup_iter=1 save_freq=1 keep_checkpoints=1
     critic_lr=1e-3 quiet=true""".split()
 PROMPT = "llm_agent_mini_prompt"  # that the packaged agent was taught
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples" / "worlds"
 
-DIFFERENCES = (
-    ("sweet", "blind"), ("sweet", "sweet (untrained)"), ("blind", "outcome"), ("sweet", "sweet_paper"),
-    ("privileged", "privileged_other"),
-)  # fmt: skip
-"""Of two methods, seed by seed: hidden information and training are what the first two are about."""
+DIFFERENCES = ["sweet - blind", "sweet - sweet (untrained)", "sweet - sweet (shuffled)"]
+DIFFERENCES += ["sweet_paper - sweet_paper (shuffled)", "blind - outcome", "sweet - sweet_paper"]
+DIFFERENCES += ["privileged - privileged_other"]
+"""Of two methods, seed by seed: hidden information and training are what the first four are about."""
 SHOWN = ["outcome", "mt_grpo", "mt_grpo_biased", "trace", "infopo", "privileged", "privileged_other"]
-SHOWN += ["sweet", "sweet (untrained)", "blind", "archer", "oracle"]
+SHOWN += ["sweet", "sweet (untrained)", "sweet (shuffled)", "blind", "archer", "oracle"]
 
 
 class Setup(NamedTuple):
-    """A world by its name for commands, its lists of tasks, tokens of a turn, and whether it has an oracle."""
+    """A world by its name for commands, its tasks (`:train`, `:test`), tokens of a turn, and whether it has an oracle."""
 
     world: str
-    train: str
-    test: str
+    tasks: str
     tokens: int
     oracle: bool = False
 
 
 WORLDS = {
-    **{f"trades={k}": Setup("code", f"mini:trades={k}:train", f"mini:trades={k}:test", 48, True) for k in (1, 10, 40)},
-    "twenty_questions": Setup("twenty_questions", "twenty-questions:train", "twenty-questions:test", 32),
-    "dangerous_taxi": Setup("dangerous_taxi", "taxi:full:train", "taxi:full:test", 32),
-    "meeting": Setup("meeting:WORLD", "meetings:train", "meetings:test", 32),
-}  # fmt: skip
+    **{f"trades={k}": Setup("code", f"mini:trades={k}", 48, oracle=True) for k in (1, 10, 40)},
+    "twenty_questions": Setup("twenty_questions", "twenty-questions", 32),
+    "dangerous_taxi": Setup("dangerous_taxi", "taxi:full", 32),
+    "meeting": Setup("meeting:WORLD", "meetings", 32),
+}
 MEASURES = {
     "turns": {"spearman": spearman, "auc": auc},
     "candidates": {
@@ -78,21 +78,18 @@ MEASURES = {
 }
 
 
-def policy_of(folder: Path, world: str) -> str:
-    return EMBEDDED if world.startswith("trades") else str(folder / world / "start")
-
-
-def start(folder: Path, world: str) -> list[Step]:
-    """How the policy that plays is made."""
-    setup, policy = WORLDS[world], policy_of(folder, world)
+def policy_of(folder: Path, world: str) -> tuple[str, list[Step]]:
+    """The policy that plays, and how it is made."""
+    if world.startswith("trades"):
+        return EMBEDDED, []
+    setup, policy = WORLDS[world], str(folder / world / "start")
     how = {"steps": 300, "max_tokens": setup.tokens, "seed": 0}
-    return [] if policy == EMBEDDED else [Step("start", "make_policy", (setup.world, policy), how)]
+    return policy, [Step(f"{world}/start", "make_policy", (setup.world, policy), how)]
 
 
-def played(
-    setup: Setup, source: str, output: Path, policy: str, seed: int, *, tasks: int, repeats: int
-) -> list[Step]:
+def played(setup: Setup, split: str, output: Path, policy: str, seed: int, tasks: int) -> list[Step]:
     """Episodes of `tasks` tasks: every seed has the next ones of the list."""
+    source, repeats = f"{setup.tasks}:{split}", REPEATS if split == "train" else 2
     listed = len(tasks_of(source, None, None, world_of(setup.world)))
     own = ",".join(str((seed * tasks + place) % listed) for place in range(tasks))
     how: dict[str, Any] = {"agent_model": policy, "max_tokens": setup.tokens, "sample_ids": own}
@@ -103,72 +100,79 @@ def played(
 def critics(at: Path, setup: Setup, policy: str, seed: int, tasks: int) -> Iterator[Step]:
     """Training episodes, and the critics that are made of them."""
     episodes = at / "episodes.jsonl"
-    yield from played(setup, setup.train, episodes, policy, seed, repeats=REPEATS, tasks=tasks)
+    yield from played(setup, "train", episodes, policy, seed, tasks)
     training: dict[str, Any] = {"pretrain": policy, "learning_rate": 1e-4, "beta": 100.0, "max_epochs": 2}
     training |= {"mean_log_prob": "trajectory", "seed": seed, "quiet": True, **TRAINING}
-    for critic, hidden in (("critic", True), ("blind", False)):
-        pairs, saved = at / f"{critic}.pairs.jsonl", at / critic
-        how = {"number": PAIRS, "hidden": hidden, "seed": seed}
-        yield Step(pairs.name, "sweet_rl.learning.chain:write_pairs", (str(episodes), str(pairs)), how)
-        given = {"dataset": pairs, "save_path": saved, "ckpt_path": at / f"{critic}.checkpoints"}
+    write, drawn = "sweet_rl.learning.chain:write_pairs", {"number": PAIRS, "seed": seed}
+    for critic, run, source, how in (
+        ("critic", write, episodes, drawn | {"hidden": True}),
+        ("blind", write, episodes, drawn | {"hidden": False}),
+        ("shuffled", "credit_methods:turn_round", at / "critic.pairs.jsonl", {"seed": seed}),
+    ):
+        pairs = at / f"{critic}.pairs.jsonl"
+        yield Step(pairs.name, run, (str(source), str(pairs)), how)
+        given = {"dataset": pairs, "save_path": at / critic, "ckpt_path": at / f"{critic}.checkpoints"}
         yield Step(critic, "train_dpo", (), training | given)
-    weights = quoted(Path(model_path(policy)))
-    own: dict[str, Any] = {"env_name": setup.world, "tasks": quoted(Path(setup.train))}
-    own |= {"eval_tasks": quoted(Path(setup.test))}
-    own |= {"policy_lm": weights, "critic_lm": weights, "max_new_tokens": setup.tokens, "seed": seed}
-    own |= {"save_path": quoted(at / "archer")}
+    own: dict[str, Any] = {"env_name": setup.world, "tasks": Path(f"{setup.tasks}:train")}
+    own |= {"eval_tasks": Path(f"{setup.tasks}:test")}
+    own |= {"policy_lm": Path(model_path(policy)), "critic_lm": Path(model_path(policy))}
+    own |= {"max_new_tokens": setup.tokens, "seed": seed, "save_path": at / "archer"}
     own |= {"agent_prompt_path": PROMPT, "max_turns": 6} if policy == EMBEDDED else {}
-    words = (*ARCHER, *(f"{name}={value}" for name, value in own.items()))
-    yield Step("archer", "run_archer", words, {"config_name": "default"})
+    typed = (f"{name}={quoted(one) if isinstance(one, Path) else one}" for name, one in own.items())
+    yield Step("archer", "run_archer", (*ARCHER, *typed), {"config_name": "default"})
+
+
+def turn_round(pairs: str, output: str, *, seed: int) -> None:
+    """Pairs of which half have the worse dialogue chosen: which half says nothing of the outcomes."""
+    tracking.reads("pairs", pairs)
+    tracking.writes(output)
+    draws, rows = Random(seed), [row for _, row in read_rows(pairs)]
+    other = ({"chosen": row["rejected"], "rejected": row["chosen"]} for row in rows)
+    replace_rows(output, [draws.choice(both) for both in zip(rows, other, strict=True)])
 
 
 def looked_at(at: Path, setup: Setup, policy: str, seed: int, tasks: int) -> Iterator[Step]:
     """Test episodes and candidates for their turns: what they were worth, and what methods say."""
     turns, candidates = at / "turns" / "played.jsonl", at / "candidates" / "played.jsonl"
-    yield from played(setup, setup.test, turns, policy, seed, repeats=2, tasks=tasks)
-    how: dict[str, Any] = {"best_of_n": CANDIDATES, "data_fraction": 0.25, "max_tokens": setup.tokens}
-    how |= {"seed": seed, "quiet": True}
+    yield from played(setup, "test", turns, policy, seed, tasks)
+    quiet: dict[str, Any] = {"seed": seed, "quiet": True}
+    how = quiet | {"best_of_n": CANDIDATES, "data_fraction": 0.25, "max_tokens": setup.tokens}
     yield Step("sampled", "sample_best_of_n", (str(turns), str(candidates), policy), how)
     for path in (turns, candidates):
-        what, output = path.parent.name, path.with_name("measured.jsonl")
-        given: dict[str, Any] = {"output_path": output, "continuations": CONTINUATIONS}
-        given |= {"seed": seed, "quiet": True}
-        yield Step(f"{what}.measured", "credit measure", (str(path), policy), given)
-        models: dict[str, Any] = {"methods": "all", "critic": at / "critic"}
-        models |= {"reference_model": policy, "agent": policy}
-        models |= {"blind_critic": at / "blind", "archer_run": at / "archer"}
-        models |= {"oracle_of": setup.world} if setup.oracle else {}
-        untrained = {"methods": "sweet,sweet_paper", "critic": policy, "reference_model": policy}
-        for name, own in (("trained", models), ("untrained", untrained)):
-            own |= {"output_path": path.with_name(f"{name}.jsonl"), "quiet": True}
-            yield Step(f"{what}.{name}", "credit score", (str(path),), own)
+        what = path.parent.name
+        how = quiet | {"output_path": path.with_name("measured.jsonl"), "continuations": CONTINUATIONS}
+        yield Step(f"{what}.measured", "credit measure", (str(path), policy), how)
+        models: dict[str, Any] = {"methods": "all", "agent": policy, "archer_run": at / "archer"}
+        models |= {"blind_critic": at / "blind"} | ({"oracle_of": setup.world} if setup.oracle else {})
+        broken = {"methods": "sweet,sweet_paper"}
+        critics_of = (models, at / "critic"), (broken, policy), (broken, at / "shuffled")
+        for name, (how, critic) in zip(SCORES, critics_of, strict=True):
+            own = {"critic": critic, "output_path": path.with_name(f"{name}.jsonl"), "quiet": True}
+            yield Step(
+                f"{what}.{name}", "credit score", (str(path),), how | own | {"reference_model": policy}
+            )
 
 
 def steps_of(folder: Path, world: str, seeds: Sequence[int], train: int, test: int) -> Iterator[list[Step]]:
     """The steps of a world by seeds, each after the one before it."""
-    setup, policy = WORLDS[world], policy_of(folder, world)
-    first = [replace(step, name=f"{world}/{step.name}") for step in start(folder, world)]
+    setup, (policy, first) = WORLDS[world], policy_of(folder, world)
     yield first
     for seed in seeds:
-        at, chain = folder / world / str(seed), first[-1:]
+        at, chain = folder / world / str(seed), [*first]
         for step in (*critics(at, setup, policy, seed, train), *looked_at(at, setup, policy, seed, test)):
             after = tuple(one.name for one in chain[-1:])
             chain.append(replace(step, name=f"{world}/{seed}/{step.name}", needs=(), after=after))
-        yield chain[len(first[-1:]) :]
+        yield chain[len(first) :]
 
 
 def cell(at: Path) -> dict[str, Any]:
     """The measures of every method, for the turns and the candidates of a seed."""
     found: dict[str, Any] = {}
     for what, measures in MEASURES.items():
-        tasks, cost, _ = joined(
-            str(at / what / "measured.jsonl"),
-            [str(at / what / f"{name}.jsonl") for name in ("trained", "untrained")],
-        )
+        files = [str(at / what / f"{name}.jsonl") for name in ("measured", *SCORES)]
+        tasks, cost, _ = joined(files[0], files[1:])
         states = [group for one in tasks for group in one]
-        numbers = {
-            method: {name: measure(method, states) for name, measure in measures.items()} for method in cost
-        }
+        numbers = {one: {name: how(one, states) for name, how in measures.items()} for one in cost}
         found[what] = {"states": len(states), "turns": sum(map(len, states)), "methods": numbers}
         found[what]["clear"] = sum(turn.clear != 0 for group in states for turn in group)
     found["candidates"]["methods"]["random"] = {"lost": picked("sweet", "random", states)}
@@ -182,8 +186,9 @@ def table(cells: Sequence[Mapping[str, Any]], what: str, measure: str) -> Iterat
         for one in cells
     ]
     names = dict.fromkeys(name for _, own in found for name in own)
-    for name, less in (*((name, "") for name in names), *DIFFERENCES):
-        row = [f"{name} - {less}" if less else name]
+    for shown in (*names, *DIFFERENCES):
+        name, _, less = shown.partition(" - ")
+        row = [shown]
         for world in dict.fromkeys(at for at, _ in found):
             pairs = [(own.get(name), own.get(less) if less else 0.0) for at, own in found if at == world]
             known = [one - other for one, other in pairs if one is not None and other is not None]
@@ -221,12 +226,11 @@ def main() -> None:
     before = given.output and Path(given.output).exists()
     cells = json.loads(Path(given.output).read_text())["cells"] if before else []
     if not given.markdown:
-        sys.path.insert(0, str(EXAMPLES))  # also of the processes that run steps
-        os.environ["PYTHONPATH"] = os.pathsep.join([str(EXAMPLES), os.environ.get("PYTHONPATH", "")])
-        chains = [
-            list(steps_of(folder, world, seeds, given.train_tasks, given.test_tasks))
-            for world in given.worlds
-        ]
+        sys.path.insert(0, str(EXAMPLES))
+        steps_find = [str(EXAMPLES), str(Path(__file__).resolve().parent), os.environ.get("PYTHONPATH", "")]
+        os.environ["PYTHONPATH"] = os.pathsep.join(steps_find)
+        tasks = given.train_tasks, given.test_tasks
+        chains = [list(steps_of(folder, world, seeds, *tasks)) for world in given.worlds]
         in_turn = [step for chain in zip(*chains, strict=True) for steps in chain for step in steps]
         run_steps(in_turn, folder, jobs=given.jobs, fresh=False, small=True)
         made = {key: cell(folder / key[0] / str(key[1])) for key in product(given.worlds, seeds)}
