@@ -44,6 +44,7 @@ ARCHER = """template=chat eos_str=null max_context=1024 whole_games=true rollout
     batch_size=64 grad_accum_steps=1 eval_freq=1000000 iterations=1 warmup_iter=1 save_freq=1 keep_checkpoints=1
     critic_lr=1e-3 quiet=true""".split()
 PROMPT = "llm_agent_mini_prompt"  # that the packaged agent was taught
+TEN_WORDS = {"agents": "hasty", "episodes": 400, "steps": 150}  # as in configs/sweet/twenty_questions.yaml
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples" / "worlds"
 
 DIFFERENCES = ["sweet - blind", "sweet - sweet (untrained)", "sweet - sweet (shuffled)"]
@@ -55,19 +56,19 @@ SHOWN += ["sweet", "sweet (untrained)", "sweet (shuffled)", "blind", "archer", "
 
 
 class Setup(NamedTuple):
-    """A world by its name for commands, its tasks (`:train`, `:test`), tokens of a turn, and whether it has an oracle."""
+    """A world by its name for commands, its tasks, tokens of a turn, and how its policy is made."""
 
     world: str
     tasks: str
     tokens: int
-    oracle: bool = False
+    made: Mapping[str, Any] = {"steps": 300}
 
 
 WORLDS = {
-    **{f"trades={k}": Setup("code", f"mini:trades={k}", 48, oracle=True) for k in (1, 10, 40)},
-    "twenty_questions": Setup("twenty_questions", "twenty-questions", 32),
-    "dangerous_taxi": Setup("dangerous_taxi", "taxi:full", 32),
-    "meeting": Setup("meeting:WORLD", "meetings", 32),
+    **{f"trades={k}": Setup("code", f"mini:trades={k}:{{}}", 48) for k in (1, 10, 40)},
+    "twenty_questions": Setup("llm_twenty_questions", "twenty-questions:ten", 16, TEN_WORDS),
+    "dangerous_taxi": Setup("dangerous_taxi", "taxi:full:{}", 32),
+    "meeting": Setup("meeting:WORLD", "meetings:{}", 32),
 }
 MEASURES = {
     "turns": {"spearman": spearman, "auc": auc},
@@ -83,15 +84,16 @@ def policy_of(folder: Path, world: str) -> tuple[str, list[Step]]:
     if world.startswith("trades"):
         return EMBEDDED, []
     setup, policy = WORLDS[world], str(folder / world / "start")
-    how = {"steps": 300, "max_tokens": setup.tokens, "seed": 0}
+    how = {**setup.made, "max_tokens": setup.tokens, "seed": 0}
     return policy, [Step(f"{world}/start", "make_policy", (setup.world, policy), how)]
 
 
 def played(setup: Setup, split: str, output: Path, policy: str, seed: int, tasks: int) -> list[Step]:
-    """Episodes of `tasks` tasks: every seed has the next ones of the list."""
-    source, repeats = f"{setup.tasks}:{split}", REPEATS if split == "train" else 2
+    """Episodes of `tasks` tasks, every seed the next ones of the list; of a shorter list, as many of all."""
+    source = setup.tasks.format(split)
     listed = len(tasks_of(source, None, None, world_of(setup.world)))
-    own = ",".join(str((seed * tasks + place) % listed) for place in range(tasks))
+    own = ",".join(str((seed * tasks + place) % listed) for place in range(min(tasks, listed)))
+    repeats = REPEATS * tasks // min(tasks, listed) if split == "train" else 2
     how: dict[str, Any] = {"agent_model": policy, "max_tokens": setup.tokens, "sample_ids": own}
     how |= {"agent_prompt_path": PROMPT, "max_turns": 6} if policy == EMBEDDED else {}
     return play_steps(setup.world, Path(source), output, **how, repeats=repeats, seed=seed)
@@ -113,8 +115,8 @@ def critics(at: Path, setup: Setup, policy: str, seed: int, tasks: int) -> Itera
         yield Step(pairs.name, run, (str(source), str(pairs)), how)
         given = {"dataset": pairs, "save_path": at / critic, "ckpt_path": at / f"{critic}.checkpoints"}
         yield Step(critic, "train_dpo", (), training | given)
-    own: dict[str, Any] = {"env_name": setup.world, "tasks": Path(f"{setup.tasks}:train")}
-    own |= {"eval_tasks": Path(f"{setup.tasks}:test")}
+    own: dict[str, Any] = {"env_name": setup.world, "tasks": Path(setup.tasks.format("train"))}
+    own |= {"eval_tasks": Path(setup.tasks.format("test"))}
     own |= {"policy_lm": Path(model_path(policy)), "critic_lm": Path(model_path(policy))}
     own |= {"max_new_tokens": setup.tokens, "seed": seed, "save_path": at / "archer"}
     own |= {"agent_prompt_path": PROMPT, "max_turns": 6} if policy == EMBEDDED else {}
@@ -143,7 +145,7 @@ def looked_at(at: Path, setup: Setup, policy: str, seed: int, tasks: int) -> Ite
         how = quiet | {"output_path": path.with_name("measured.jsonl"), "continuations": CONTINUATIONS}
         yield Step(f"{what}.measured", "credit measure", (str(path), policy), how)
         models: dict[str, Any] = {"methods": "all", "agent": policy, "archer_run": at / "archer"}
-        models |= {"blind_critic": at / "blind"} | ({"oracle_of": setup.world} if setup.oracle else {})
+        models |= {"blind_critic": at / "blind"} | ({"oracle_of": setup.world} if policy == EMBEDDED else {})
         broken = {"methods": "sweet,sweet_paper"}
         critics_of = (models, at / "critic"), (broken, policy), (broken, at / "shuffled")
         for name, (how, critic) in zip(SCORES, critics_of, strict=True):
