@@ -1,6 +1,6 @@
 """Rows of trainers: clean ones pass, and faults like those that were found in trainers are named with their place."""
 
-from statistics import fmean, stdev
+from statistics import fmean, pstdev, stdev
 
 import pytest
 
@@ -24,15 +24,14 @@ def exported():
     return credited_rows(episodes(), credit, tiny_tokenizer())
 
 
-def tokens(turns, *, between=3):
-    """The mask of turns of these lengths, with others' words between them."""
-    return [own for count in turns for own in (*[1] * count, *[0] * between)]
+def spread(values, turns):
+    """Values of turns on their tokens, with others' words between them."""
+    return [x for value, count in zip(values, turns, strict=True) for x in (*[value] * count, 0.0, 0.0, 0.0)]
 
 
-def spread(values, turns, *, between=3):
-    """Values of turns on their tokens."""
-    own = zip(values, turns, strict=True)
-    return [x for value, count in own for x in (*[value] * count, *[0.0] * between)]
+def tokens(turns):
+    """The mask of turns of these lengths."""
+    return [*map(int, spread([1] * len(turns), turns))]
 
 
 LENGTHS = ([2, 4, 3], [3, 2], [5])
@@ -41,12 +40,13 @@ REWARDS = ([1.0, 0.0, 2.0], [0.0, 1.0], [1.0]), ([0.0, 2.0, 0.0], [1.0, 0.0], [0
 """What the turns earn, by task and repeat."""
 
 
-def by_turns(method, *, columns="ours"):
-    """Rows whose advantages a method gives, in the columns of trainers."""
+def by_turns(method, *, columns="ours", rewards=REWARDS):
+    """Rows whose advantages a method gives, in the columns of trainers; turns of other rewards have two tokens."""
     rows = []
-    for task, rewards in enumerate(REWARDS):
-        advantages = method([Steps(tuple(own), ("",) * len(own)) for own in rewards], 1.0)
-        for own, paid, turns in zip(advantages, rewards, LENGTHS, strict=True):
+    for task, repeats in enumerate(rewards):
+        advantages = method([Steps(tuple(own), ("",) * len(own)) for own in repeats], 1.0)
+        lengths = LENGTHS if rewards is REWARDS else [[2] * len(own) for own in repeats]
+        for own, paid, turns in zip(advantages, repeats, lengths, strict=True):
             mask = tokens(turns)
             ids = [*range(10, 10 + len(mask))]
             if columns == "openrlhf":  # masks of predicted tokens, behind the prompt's first
@@ -73,14 +73,14 @@ def stepwise(*, broken):
     return rows
 
 
-def outcomes(*, broken):
-    """Outcomes less their mean over episodes, or over all turns (agent-lightning)."""
+def outcomes(*, broken, by="turns"):
+    """Outcomes less their mean over episodes, or over all turns (agent-lightning) or tokens."""
     rows = by_turns(grpo)
     for task, rewards in enumerate(REWARDS):
         own = [row for row in rows if row["task_id"] == f"t{task}"]
         returns = [sum(paid) for paid in rewards]
-        by_turn = [value for value, turns in zip(returns, LENGTHS, strict=True) for _ in turns]
-        mean = fmean(by_turn if broken else returns)
+        counts = [len(turns) if by == "turns" else sum(turns) for turns in LENGTHS]
+        mean = fmean(returns, counts if broken else None)
         for row, value, turns in zip(own, returns, LENGTHS, strict=True):
             row["advantages"] = spread([value - mean] * len(turns), turns)
     return rows
@@ -102,6 +102,7 @@ FAULTS = {
     "SkyRL#1492": (stepwise, "line 1, token 3: 1 advantages stand where the agent said nothing"),
     "verl#7244": (lambda broken: by_turns(mt_grpo_biased if broken else mt_grpo), "line 1, turn 0: the baseline depends on how long the episode goes on (each turn's reward less"),
     "agent-lightning#462": (outcomes, "line 1, turn 0: the baseline of its group counts turns, not episodes: the mean over its 3 episodes is "),
+    "tokens": (lambda broken: outcomes(broken=broken, by="tokens"), "line 1, turn 0: the baseline of its group counts tokens, not episodes"),
     "gem#113": (normalised, "line 1, turn 0: advantages are normalised twice: over the episodes of each group (their means are all "),
 }  # fmt: skip
 
@@ -122,15 +123,9 @@ def test_the_faults_are_found_in_other_shapes_too():
         "line 1, turn 0: it has no advantage (0), other turns of its episode have one. Give every sampled turn its own; "
         "where 0 is right, write a column `credit`"
     ]
-    alone = []  # of two repeats, whose order is right: only the biased formula itself tells
-    for own, method in (([[1.0, 0.5, 0.0], [0.0]], mt_grpo_biased), ([[1.0, 0.5, 0.0], [0.0]], mt_grpo)):
-        values = method([Steps(tuple(paid), ()) for paid in own], 1.0)
-        alone.append([])
-        for paid, v, t in zip(own, values, ([2, 2, 2], [2]), strict=True):
-            row = {"uid": "a", "responses": [7] * 5 * len(t), "response_mask": tokens(t)}
-            alone[-1].append(row | {"turn_rewards": paid, "advantages": spread(v, t)})
-    assert "depends on how long" in checked(alone[0])[0]
-    assert checked(alone[1]) == []
+    alone = [[[1.0, 0.5, 0.0], [0.0]]]  # two repeats in the right order: only the biased formula tells
+    assert "depends on how long" in checked(by_turns(mt_grpo_biased, rewards=alone))[0]
+    assert checked(by_turns(mt_grpo, rewards=alone)) == []
     assert "depends on how long" in checked(by_turns(mt_grpo_biased, columns="openrlhf"))[0]
     (rows := by_turns(mt_grpo))[0]["turn_rewards"] = [0.0, 0.0, 1.0, *[0.0] * 15]
     assert "line 1, a reward stands where the agent said nothing" in checked(rows)[0]
@@ -142,6 +137,10 @@ def test_clean_rows_of_all_trainers_pass():
     for columns in ("ours", "openrlhf"):
         for method in (mt_grpo, grpo):
             assert checked(by_turns(method, columns=columns)) == [], (columns, method)
+    pool = [sum(paid) for rewards in REWARDS for paid in rewards]  # REINFORCE++: the whole batch, once
+    for row, value, turns in zip(rows := by_turns(grpo), pool, LENGTHS * 2, strict=True):
+        row["advantages"] = spread([(value - fmean(pool)) / pstdev(pool)] * len(turns), turns)
+    assert checked(rows) == []
     said = [{"role": role, "content": "x"} for role in ("user", "assistant", "user", "assistant")]
     reply = {"dialogues": [{"hidden": "s", "messages": said}], "why": [["", "no_prompt"]]}
     reply["advantages"] = [[0.5, None]]
@@ -153,12 +152,7 @@ def test_clean_rows_of_all_trainers_pass():
 def test_a_turn_may_be_worth_nothing_and_tokens_may_differ():
     """Returns equal to their baseline, episodes at which the biased formula is right, a critic's advantages (GAE)."""
     for paid in ([[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]], [[0.0, 0.0], [1.0]]):
-        values, rows = mt_grpo([Steps(tuple(own), ()) for own in paid], 1.0), []
-        for own, less in zip(paid, values, strict=True):
-            turns = [2] * len(own)
-            row = {"uid": "a", "responses": [7] * len(tokens(turns)), "response_mask": tokens(turns)}
-            rows.append(row | {"turn_rewards": own, "advantages": spread(less, turns)})
-        assert checked(rows) == []
+        assert checked(by_turns(mt_grpo, rewards=[paid])) == []
     for row in (rows := by_turns(mt_grpo)):
         row["advantages"] = [own / 7 + at if own else 0.0 for at, own in enumerate(row["tool_mask"])]
     assert checked(rows) == []
@@ -167,8 +161,7 @@ def test_a_turn_may_be_worth_nothing_and_tokens_may_differ():
 
 
 def test_a_turn_that_no_row_has_is_found_by_the_trajectories():
-    rows = [{**row, "turn_indexes": [0]} for row in exported()]
-    for row in rows:
+    for row in (rows := [{**row, "turn_indexes": [0]} for row in exported()]):
         row["env_mask"] = [own * (at < 12) for at, own in enumerate(row["env_mask"])]
         del row["credit"]
         row["advantages"] = []
@@ -196,6 +189,27 @@ def test_an_advantage_in_a_row_without_turns_is_found():
     steps = [{"uid": "a", "responses": [1], "response_mask": [1], "reward": r} for r in (0.0, 1.0)]
     wrong = [step | {"advantage": a} for step, a in zip(steps, (0.5, -0.5), strict=True)]  # verifiers' column
     assert "does not fit the outcome" in checked(wrong)[0]
+
+
+@pytest.mark.parametrize(("at", "change", "words"), [
+        (1, {}, None),
+        (1, {"advantages": None}, None),  # a turn without a score stays unassigned
+        (1, {"advantages": [0.5]}, "node 1: 3 tokens, 3 entries of the mask, 1 advantages"),
+        (1, {"advantages": [0.0, 0.5]}, "turn 1: 1 of its 2 tokens have lost their advantage"),
+        (0, {"mask": [False, True]}, "token 1: 1 tokens are trained that belong to no turn"),
+])  # fmt: skip
+def test_traces(at, change, words):
+    """As verifiers writes them: a node for each message."""
+    agent, user = {"message": {"role": "assistant"}, "sampled": True}, {"message": {"role": "user"}}
+    nodes = [
+        user | {"token_ids": [1, 2], "mask": [False, False]},
+        agent | {"token_ids": [9, 3, 4], "mask": [False, True, True], "advantages": [0.5, 0.5]},
+        user,
+        agent | {"token_ids": [9, 5], "mask": [False, True], "advantages": [-0.5]},
+    ]
+    nodes[at] |= change
+    found = checked([{"task": {"data": {"id": "t0"}}, "traces": [{"nodes": nodes}]}])
+    assert words in found[0] if words else found == []
 
 
 def changed(**columns):

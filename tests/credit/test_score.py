@@ -410,13 +410,6 @@ def test_all_are_those_whose_needs_are_met(models, saved, capsys):
     assert "sweet is left out: it needs --critic." in capsys.readouterr().out
 
 
-def test_the_room_is_called_as_the_package_offers_it(models, saved):
-    """`sweet_rl.credit` is a function for users, and a package once a stage of it was imported."""
-    assert callable(sweet_rl.credit)
-    (one, *_) = sweet_rl.credit(load_trajectories(saved)[:1], models["critic"])
-    assert len(one) == 2
-
-
 def test_a_state_that_two_turns_share_is_read_once(models, tmp_path):
     replace_rows(tmp_path / "three.jsonl", trajectories(1, turns=3))
     found = scored(tmp_path / "three.jsonl", "trace", agent=models["policy"])
