@@ -77,12 +77,11 @@ def outcomes(*, broken, by="turns"):
     """Outcomes less their mean over episodes, or over all turns (agent-lightning) or tokens."""
     rows = by_turns(grpo)
     for task, rewards in enumerate(REWARDS):
-        own = [row for row in rows if row["task_id"] == f"t{task}"]
         returns = [sum(paid) for paid in rewards]
         counts = [len(turns) if by == "turns" else sum(turns) for turns in LENGTHS]
         mean = fmean(returns, counts if broken else None)
-        for row, value, turns in zip(own, returns, LENGTHS, strict=True):
-            row["advantages"] = spread([value - mean] * len(turns), turns)
+        for row, value in zip(rows[3 * task :], returns, strict=False):
+            row["advantages"] = [(value - mean) * own for own in row["tool_mask"]]
     return rows
 
 
@@ -90,11 +89,10 @@ def normalised(*, broken):
     """GRPO's advantages, and the same once more over all turns (gem)."""
     rows = by_turns(grpo)
     if broken:
-        own = zip(rows, LENGTHS * 2, strict=True)
-        pool = [value for row, turns in own for value in [row["advantages"][0]] * len(turns)]
-        mean, deviation = fmean(pool), stdev(pool)
-        for row, turns in zip(rows, LENGTHS * 2, strict=True):
-            row["advantages"] = spread([(row["advantages"][0] - mean) / deviation] * len(turns), turns)
+        values = [row["advantages"][0] for row in rows]
+        pool = [value for value, turns in zip(values, LENGTHS * 2, strict=True) for _ in turns]
+        for row, value in zip(rows, values, strict=True):
+            row["advantages"] = [(value - fmean(pool)) / stdev(pool) * own for own in row["tool_mask"]]
     return rows
 
 
@@ -137,9 +135,12 @@ def test_clean_rows_of_all_trainers_pass():
     for columns in ("ours", "openrlhf"):
         for method in (mt_grpo, grpo):
             assert checked(by_turns(method, columns=columns)) == [], (columns, method)
-    pool = [sum(paid) for rewards in REWARDS for paid in rewards]  # REINFORCE++: the whole batch, once
-    for row, value, turns in zip(rows := by_turns(grpo), pool, LENGTHS * 2, strict=True):
-        row["advantages"] = spread([(value - fmean(pool)) / pstdev(pool)] * len(turns), turns)
+    # REINFORCE++: the tokens of the whole batch, normalised once
+    rows = by_turns(grpo, rewards=[[[3.0, 0, 0], [1.0, 0], [1.0]], [[1.0, 0, 0], [3.0, 0], [1.0]]])
+    pool = [row["turn_rewards"][0] for row in rows for own in row["tool_mask"] if own]
+    for row in rows:
+        value = (row["turn_rewards"][0] - fmean(pool)) / pstdev(pool)
+        row["advantages"] = [value * own for own in row["tool_mask"]]
     assert checked(rows) == []
     said = [{"role": role, "content": "x"} for role in ("user", "assistant", "user", "assistant")]
     reply = {"dialogues": [{"hidden": "s", "messages": said}], "why": [["", "no_prompt"]]}
@@ -270,9 +271,8 @@ def test_a_claim_is_held_against_all_rows():
     assert "its episode has several advantages" in checked(rows, "outcome")[0]
     assert checked(by_turns(mt_grpo_biased), "other") == []
     swapped = outcomes(broken=False)
-    both = [one["advantages"][0] for one in swapped[1::-1]]
-    for row, value, turns in zip(swapped, both, LENGTHS, strict=False):
-        row["advantages"] = spread([value] * len(turns), turns)
+    for row, value in zip(swapped, [one["advantages"][0] for one in swapped[1::-1]], strict=False):
+        row["advantages"] = [value * own for own in row["tool_mask"]]
     assert "does not fit the outcome" in checked(swapped)[0]
 
 
