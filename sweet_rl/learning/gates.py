@@ -178,7 +178,7 @@ def plays(
     returns = returns_of(start, world, "the policy")
     found, seen = compared(returns, floor), set(chain.from_iterable((*returns.values(), *floor.values())))
     text = f"return {shown(returns)}, of turns by chance {shown(floor)}, difference {with_interval(found)}"
-    same = f"Every episode has the return {min(seen):g}: the rewards of {world.name} must depend on what is said."
+    same = f"Every episode has the return {min(seen):g}: the rewards of {world.name} must depend on what is said. If they do, imitate agents that win (--agents). {demonstrate}"
     yield Gate("it is better than chance", found.sign > 0, text, same if len(seen) == 1 else demonstrate)
 
 
