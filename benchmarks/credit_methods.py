@@ -39,14 +39,13 @@ from sweet_rl.statistics import mean_of
 from sweet_rl.worlds import world_of
 
 SCORES = ("trained", "untrained", "shuffled")
-REPEATS, CANDIDATES, CONTINUATIONS, PAIRS = 8, 6, 32, 1500
+REPEATS, CANDIDATES, CONTINUATIONS = 8, 6, 32
 ARCHER = """template=chat eos_str=null max_context=1024 whole_games=true rollout_size=320 capacity=4000 tau=0.3 epochs=40
     batch_size=64 grad_accum_steps=1 eval_freq=1000000 iterations=1 warmup_iter=1 save_freq=1 keep_checkpoints=1
     critic_lr=1e-3 quiet=true""".split()
 PROMPT = "llm_agent_mini_prompt"  # that the packaged agent was taught
 TEN_WORDS = {"agents": "hasty", "episodes": 400, "steps": 150}  # as in configs/sweet/twenty_questions.yaml
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples" / "worlds"
-
 DIFFERENCES = ["sweet - blind", "sweet - sweet (untrained)", "sweet - sweet (shuffled)"]
 DIFFERENCES += ["sweet_paper - sweet_paper (shuffled)", "blind - outcome", "sweet - sweet_paper"]
 DIFFERENCES += ["privileged - privileged_other"]
@@ -56,18 +55,19 @@ SHOWN += ["sweet", "sweet (untrained)", "sweet (shuffled)", "blind", "archer", "
 
 
 class Setup(NamedTuple):
-    """A world by its name for commands, its tasks, tokens of a turn, and how its policy is made."""
+    """A world by its name for commands, its tasks, tokens of a turn, how its policy is made, pairs of a critic."""
 
     world: str
     tasks: str
     tokens: int
     made: Mapping[str, Any] = {"steps": 300}
+    pairs: int = 1500
 
 
 WORLDS = {
     **{f"trades={k}": Setup("code", f"mini:trades={k}:{{}}", 48) for k in (1, 10, 40)},
     "twenty_questions": Setup("llm_twenty_questions", "twenty-questions:ten", 16, TEN_WORDS),
-    "dangerous_taxi": Setup("dangerous_taxi", "taxi:full:{}", 32),
+    "dangerous_taxi": Setup("dangerous_taxi", "taxi:dropoff:{}", 32, pairs=250),
     "meeting": Setup("meeting:WORLD", "meetings:{}", 32),
 }
 MEASURES = {
@@ -105,7 +105,7 @@ def critics(at: Path, setup: Setup, policy: str, seed: int, tasks: int) -> Itera
     yield from played(setup, "train", episodes, policy, seed, tasks)
     training: dict[str, Any] = {"pretrain": policy, "learning_rate": 1e-4, "beta": 100.0, "max_epochs": 2}
     training |= {"mean_log_prob": "trajectory", "seed": seed, "quiet": True, **TRAINING}
-    write, drawn = "sweet_rl.learning.chain:write_pairs", {"number": PAIRS, "seed": seed}
+    write, drawn = "sweet_rl.learning.chain:write_pairs", {"number": setup.pairs, "seed": seed}
     for critic, run, source, how in (
         ("critic", write, episodes, drawn | {"hidden": True}),
         ("blind", write, episodes, drawn | {"hidden": False}),
@@ -140,8 +140,7 @@ def looked_at(at: Path, setup: Setup, policy: str, seed: int, tasks: int) -> Ite
     quiet: dict[str, Any] = {"seed": seed, "quiet": True}
     how = quiet | {"best_of_n": CANDIDATES, "data_fraction": 0.25, "max_tokens": setup.tokens}
     yield Step("sampled", "sample_best_of_n", (str(turns), str(candidates), policy), how)
-    for path in (turns, candidates):
-        what = path.parent.name
+    for what, path in (("turns", turns), ("candidates", candidates)):
         how = quiet | {"output_path": path.with_name("measured.jsonl"), "continuations": CONTINUATIONS}
         yield Step(f"{what}.measured", "credit measure", (str(path), policy), how)
         models: dict[str, Any] = {"methods": "all", "agent": policy, "archer_run": at / "archer"}
@@ -225,8 +224,8 @@ def main() -> None:
         output=None, markdown=False, plot=None,
     )  # fmt: skip
     folder, seeds = Path(given.folder).resolve(), range(given.first_seed, given.first_seed + given.seeds)
-    before = given.output and Path(given.output).exists()
-    cells = json.loads(Path(given.output).read_text())["cells"] if before else []
+    there = given.output and Path(given.output).exists()
+    cells = json.loads(Path(given.output).read_text())["cells"] if there else []
     if not given.markdown:
         sys.path.insert(0, str(EXAMPLES))
         steps_find = [str(EXAMPLES), str(Path(__file__).resolve().parent), os.environ.get("PYTHONPATH", "")]
