@@ -161,16 +161,7 @@ def main() -> None:
         share = [f"{100 * shown[key]:.1f} %" for key in ("covered", "covered_inside")]
         cells = [name, shown["turns"], share[0], shown["turns_inside"], share[1], f"{shown['bias']:+.4f}"]
         table.append([*cells, f"{shown['half_width']:.3f}", shown["continuations"]])
-    heads = [
-        "continuations",
-        "turns",
-        "covered",
-        "values in (0.1, 0.9)",
-        "covered",
-        "bias",
-        "half-width",
-        "episodes",
-    ]
+    heads = "continuations|turns|covered|values in (0.1, 0.9)|covered|bias|half-width|episodes".split("|")
     show(heads, table)
     save(given.output, **numbers)
 

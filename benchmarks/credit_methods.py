@@ -96,8 +96,8 @@ def played(setup: Setup, split: str, output: Path, policy: str, seed: int, tasks
     listed = len(tasks_of(source, None, None, world_of(setup.world)))
     own = ",".join(str((seed * tasks + place) % listed) for place in range(min(tasks, listed)))
     repeats = REPEATS * tasks // min(tasks, listed) if split == "train" else 2
-    player, flags = setup.player or (policy, {"max_tokens": setup.tokens})
-    how: dict[str, Any] = {"agent_model": player, "sample_ids": own, **flags}
+    player, given = setup.player or (policy, {"max_tokens": setup.tokens})
+    how: dict[str, Any] = {"agent_model": player, "sample_ids": own, **given}
     how |= {"agent_prompt_path": PROMPT, "max_turns": 6} if policy == EMBEDDED else {}
     return play_steps(setup.world, Path(source), output, **how, repeats=repeats, seed=seed)
 
@@ -145,8 +145,8 @@ def looked_at(at: Path, setup: Setup, policy: str, seed: int, tasks: int) -> Ite
     yield Step("sampled", "sample_best_of_n", (str(turns), str(candidates), policy), how)
     for what, path in (("turns", turns), ("candidates", candidates)):
         how = quiet | {"output_path": path.with_name("measured.jsonl"), "continuations": CONTINUATIONS}
-        player, flags = setup.player or (policy, {})
-        yield Step(f"{what}.measured", "credit measure", (str(path), player), how | {**flags})
+        player, given = setup.player or (policy, {})
+        yield Step(f"{what}.measured", "credit measure", (str(path), player), how | {**given})
         models: dict[str, Any] = {"methods": "all", "agent": policy, "archer_run": at / "archer"}
         models |= {"blind_critic": at / "blind"} | ({"oracle_of": setup.world} if policy == EMBEDDED else {})
         broken = {"methods": "sweet,sweet_paper"}
