@@ -1,7 +1,6 @@
 """Which methods of credit assignment tell what turns were worth: each against measured worth, over worlds and seeds.
 
-In every world one policy plays: the packaged agent in trades, in the others one that `make_policy` made from nothing (it
-does not learn to drive a taxi; there a scripted driver plays, and it reads). A
+In every world one policy plays: the packaged agent in trades, in the others one that `make_policy` made from nothing. A
 seed has training episodes of its own, of which SWEET-RL's critic, a blind one, one of shuffled outcomes and ArCHer's
 critic are made (its actor stays as it is), and test episodes. Their turns, and candidates for the turns of a quarter of them,
 are measured with a fixed number of continuations from every state. Nothing is tuned here: settings are those of `learn`.
@@ -56,20 +55,19 @@ SHOWN += ["sweet", "sweet (untrained)", "sweet (shuffled)", "blind", "archer", "
 
 
 class Setup(NamedTuple):
-    """A world by its name for commands, its tasks, tokens of a turn, how its model is made, pairs of a critic, who plays."""
+    """A world by its name for commands, its tasks, tokens of a turn, how its policy is made, pairs of a critic."""
 
     world: str
     tasks: str
     tokens: int
     made: Mapping[str, Any] = {"steps": 300}
     pairs: int = 1500
-    player: tuple[str, Mapping[str, Any]] | None = None
 
 
 WORLDS = {
     **{f"trades={k}": Setup("code", f"mini:trades={k}:{{}}", 48) for k in (1, 10, 40)},
     "twenty_questions": Setup("llm_twenty_questions", "twenty-questions:ten", 16, TEN_WORDS),
-    "dangerous_taxi": Setup("dangerous_taxi", "taxi:dropoff:{}", 32, TAXI, 125, ("careless", {"skill": 0.9})),
+    "dangerous_taxi": Setup("dangerous_taxi", "taxi:dropoff:{}", 32, TAXI, 125),
     "meeting": Setup("meeting:WORLD", "meetings:{}", 32),
 }
 MEASURES = {
@@ -96,8 +94,7 @@ def played(setup: Setup, split: str, output: Path, policy: str, seed: int, tasks
     listed = len(tasks_of(source, None, None, world_of(setup.world)))
     own = ",".join(str((seed * tasks + place) % listed) for place in range(min(tasks, listed)))
     repeats = REPEATS * tasks // min(tasks, listed) if split == "train" else 2
-    player, given = setup.player or (policy, {"max_tokens": setup.tokens})
-    how: dict[str, Any] = {"agent_model": player, "sample_ids": own, **given}
+    how: dict[str, Any] = {"agent_model": policy, "max_tokens": setup.tokens, "sample_ids": own}
     how |= {"agent_prompt_path": PROMPT, "max_turns": 6} if policy == EMBEDDED else {}
     return play_steps(setup.world, Path(source), output, **how, repeats=repeats, seed=seed)
 
@@ -145,8 +142,7 @@ def looked_at(at: Path, setup: Setup, policy: str, seed: int, tasks: int) -> Ite
     yield Step("sampled", "sample_best_of_n", (str(turns), str(candidates), policy), how)
     for what, path in (("turns", turns), ("candidates", candidates)):
         how = quiet | {"output_path": path.with_name("measured.jsonl"), "continuations": CONTINUATIONS}
-        player, given = setup.player or (policy, {})
-        yield Step(f"{what}.measured", "credit measure", (str(path), player), how | {**given})
+        yield Step(f"{what}.measured", "credit measure", (str(path), policy), how)
         models: dict[str, Any] = {"methods": "all", "agent": policy, "archer_run": at / "archer"}
         models |= {"blind_critic": at / "blind"} | ({"oracle_of": setup.world} if policy == EMBEDDED else {})
         broken = {"methods": "sweet,sweet_paper"}
