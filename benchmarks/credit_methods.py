@@ -67,7 +67,7 @@ class Setup(NamedTuple):
 WORLDS = {
     **{f"trades={k}": Setup("code", f"mini:trades={k}:{{}}", 48) for k in (1, 10, 40)},
     "twenty_questions": Setup("llm_twenty_questions", "twenty-questions:ten", 16, TEN_WORDS),
-    "dangerous_taxi": Setup("dangerous_taxi", "taxi:dropoff:{}", 32, TAXI, 125),
+    "dangerous_taxi": Setup("dangerous_taxi", "taxi:pickup:{}", 32, TAXI, 125),
     "meeting": Setup("meeting:WORLD", "meetings:{}", 32),
 }
 MEASURES = {
