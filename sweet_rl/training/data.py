@@ -366,11 +366,11 @@ class _Fields:
         return prompt, sides
 
     def _turns(self, name: str, values: Sequence[Any]) -> Said:
-        turns = []
-        for value in values:
-            keys = ("input", "output")
+        turns, keys = [], ("input", "output")
+        spoken = any(str(one.get("output") or "").strip() for one in values if isinstance(one, Mapping))
+        for value in values:  # of which some may be empty: the agent ended them at once
             asked, answered = (value.get(key) if isinstance(value, Mapping) else None for key in keys)
-            if not (isinstance(asked, str) and isinstance(answered, str) and (answered.strip() or self._own)):
+            if not (isinstance(asked, str) and isinstance(answered, str) and (spoken or self._own)):
                 raise self._fail(_FORMS, name, value)
             self._text(asked + answered, name)
             turns.append(AgentTurn("assistant", answered, asked, answered))

@@ -29,11 +29,6 @@ def spread(values, turns):
     return [x for value, count in zip(values, turns, strict=True) for x in (*[value] * count, 0.0, 0.0, 0.0)]
 
 
-def tokens(turns):
-    """The mask of turns of these lengths."""
-    return [*map(int, spread([1] * len(turns), turns))]
-
-
 LENGTHS = ([2, 4, 3], [3, 2], [5])
 """Tokens of each turn: repeats of a task stop after three, two and one turns."""
 REWARDS = ([1.0, 0.0, 2.0], [0.0, 1.0], [1.0]), ([0.0, 2.0, 0.0], [1.0, 0.0], [0.0])
@@ -47,7 +42,7 @@ def by_turns(method, *, columns="ours", rewards=REWARDS):
         advantages = method([Steps(tuple(own), ("",) * len(own)) for own in repeats], 1.0)
         lengths = LENGTHS if rewards is REWARDS else [[2] * len(own) for own in repeats]
         for own, paid, turns in zip(advantages, repeats, lengths, strict=True):
-            mask = tokens(turns)
+            mask = [int(one) for one in spread([1] * len(turns), turns)]
             ids = [*range(10, 10 + len(mask))]
             if columns == "openrlhf":  # masks of predicted tokens, behind the prompt's first
                 row = {"group_id": task, "sequences": [1, 2, *ids], "action_mask": [0, *mask]}

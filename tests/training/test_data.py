@@ -89,6 +89,7 @@ def test_datasets_are_mixed_until_one_ends(tmp_path):
         ({"chosen": "a", "rejected": "b", "chosen_token_ids": ["x"]}, "field 'chosen_token_ids' must be a list"),
         ({"chosen": "a \ud83d", "rejected": "b"}, r"line 2: field 'chosen' holds half a character .'.ud83d'."),
         ({"chosen": "a", "rejected": "b", "chosen_turns": [{"input": 1}]}, "field 'chosen_turns'"),
+        ({"chosen": "a", "rejected": "b", "chosen_turns": [{"input": "a", "output": ""}]}, "'chosen_turns' must be a text that is not"),
     ],
 )  # fmt: skip
 def test_a_row_that_is_no_pair_is_named(row, message, tmp_path):

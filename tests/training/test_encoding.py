@@ -306,6 +306,8 @@ def test_turns_of_a_pair_with_their_own_prompts(tmp_path):
     assert found[:2] == [f"hm\n</think>\n\n{said}{TURN_END}" for said in ("which base?", "four")]
     first, second = (tokenizer.decode(branch.ids) for branch in encoded.sides[0].branches)
     assert first.startswith("In light that the final answer is: 4.") and "hm" not in second.split("ten")[0]
+    pair["chosen_turns"][0]["output"] = ""  # a turn that the agent ended at once
+    assert read(tokenizer, pair)[0][:2] == [TURN_END, f"hm\n</think>\n\nfour{TURN_END}"]
 
 
 @pytest.mark.parametrize(
