@@ -217,7 +217,7 @@ def plot(cells: Sequence[Mapping[str, Any]], path: str) -> None:
             mean = mean_of([one[name]["spearman"] for one in own])
             axes.errorbar(mean.mean, name, xerr=mean.high - mean.mean, fmt="o", color="#2f56c6")
         axes.axvline(0, color="#999999", linewidth=1)
-        axes.set(title=world, xlim=(-0.3, 0.8))
+        axes.set(title=world, xlim=(-0.45, 0.8))
     figure.supxlabel("rank correlation with measured worth", fontsize="medium")
     figure.savefig(path, dpi=110)
 
