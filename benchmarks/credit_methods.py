@@ -132,8 +132,12 @@ def turn_round(pairs: str, output: str, *, seed: int) -> None:
     tracking.reads("pairs", pairs)
     tracking.writes(output)
     draws, rows = Random(seed), [row for _, row in read_rows(pairs)]
-    other = ({"chosen": row["rejected"], "rejected": row["chosen"]} for row in rows)
-    replace_rows(output, [draws.choice(both) for both in zip(rows, other, strict=True)])
+    names = ("chosen", "rejected"), ("rejected", "chosen")  # with their turns, where rows have them
+    turned = (
+        {f"{b}{key[len(a) :]}": row[key] for a, b in names for key in row if key.startswith(a)}
+        for row in rows
+    )
+    replace_rows(output, [draws.choice(both) for both in zip(rows, turned, strict=True)])
 
 
 def looked_at(at: Path, setup: Setup, policy: str, seed: int, tasks: int) -> Iterator[Step]:
