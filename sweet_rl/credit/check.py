@@ -316,10 +316,8 @@ def _disagrees(episodes: Episodes, claim: Claim, gamma: float) -> Iterator[tuple
         yield turn.says("its episode has several advantages. An outcome's is the same for every turn")
     elif claim == "outcome":
         known = sorted((own[0] for own in episodes if own[0].outcome is not None), key=lambda one: one.outcome or 0.0)  # fmt: skip
-        some = [
-            one.outcome or 0.0 for one in known if any(own.advantage for own in known[:-1])
-        ]  # else pass@k
-        for at in _off(some, [one.advantage for one in known][: len(some)]):
+        known = known if any(one.advantage for one in known[:-1]) else []  # pass@k pays the best alone
+        for at in _off([one.outcome or 0.0 for one in known], [one.advantage for one in known]):
             both = f"the advantage {known[at].advantage:.4g} does not fit the outcome {known[at].outcome:.4g}"
             yield known[at].says(f"{both}, beside the others of its group. Deal each episode its own; where it has several rewards (GDPO) pass --advantages other")  # fmt: skip
     elif claim == "turns" and paid:
@@ -376,16 +374,20 @@ def _off(xs: Sequence[float], ys: Sequence[float]) -> list[int]:
     return [at for at, (a, b) in enumerate(pairs) if abs(y + slope * (a - x) - b) > room]
 
 
+def _white(xs: Sequence[float]) -> bool:
+    """Whether their mean is 0, their deviation 1 (verl divides by one less than their number, OpenRLHF by all)."""
+    return len(xs) > 1 and abs(fmean(xs)) < _NEAR > min(abs(pstdev(xs) - 1), abs(stdev(xs) - 1))
+
+
 def _counted(groups: Sequence[Episodes]) -> Iterator[tuple[int, str]]:
     """Outcomes less a mean in which an episode counts as often as it has turns, tokens or rows."""
     room = _NEAR * max(abs(value) for group in groups for value in _flat(_values(group)))
     own = [group for group in groups if any(_flat(_values(group)))]
     means = [fmean(map(fmean, _values(group))) for group in own]
-    for by in ("turns", "rows", "tokens") if own and max(map(abs, means)) > room else ():
+    if not own or max(map(abs, means)) <= room or (len(own) == 1 and _white(_counting(own[0], "tokens"))):
+        return  # REINFORCE++ normalises the tokens of all rows, here of one group
+    for by in ("turns", "rows", "tokens"):
         counted = [_counting(group, by) for group in own]
-        square = fsum(value * value for value in counted[0]) / max(1, len(counted[0]) - 1)
-        if by == "tokens" and len(own) == 1 and abs(square - 1) < _NEAR:
-            return  # all rows are one group, normalised as REINFORCE++ does
         if all(abs(fmean(values)) <= room for values in counted):
             for group, mean in zip(own, means, strict=True):
                 yield group[0][0].says(f"the baseline of its group counts {by}, not episodes: the mean over its {len(group)} episodes is {mean:.4g}, over their {by} 0, so that long episodes count more. Count each episode once; where that is meant (OPO) pass --advantages other")  # fmt: skip
@@ -405,14 +407,13 @@ def _twice(groups: Sequence[Episodes]) -> Iterator[tuple[int, str]]:
             return
     for by in ("turns", "tokens") if len(groups) > 1 else ():
         pool = _flat(_counting(group, by) for group in groups)
-        if abs(fmean(pool)) > _NEAR or min(abs(pstdev(pool) - 1), abs(stdev(pool) - 1)) > _NEAR:
+        if not _white(pool):
             continue
         for level, values in levels.items():
             means = [fmean(own) for own in values]
             wide = [own for own in values if max(own) - min(own) > _NEAR]
-            spreads = [pstdev(own) for own in wide]
             odd = all(abs(pstdev(own) - 1) > 0.01 < abs(stdev(own) - 1) for own in wide)
-            alike = len(wide) > 1 and max(spreads) - min(spreads) < 1e-3
+            alike = len(wide) > 1 and max(map(pstdev, wide)) - min(map(pstdev, wide)) < 1e-3
             if alike and max(means) - min(means) < _NEAR and (odd or abs(means[0]) > 10 * _NEAR):
                 yield groups[0][0][0].says(f"advantages are normalised twice: over the {level} of each group (their means are all {means[0]:.4g}), then over the {by} of all rows (mean 0, deviation 1). Do one of them; where both are meant (GDPO) pass --advantages other")  # fmt: skip
                 return

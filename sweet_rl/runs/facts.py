@@ -153,20 +153,23 @@ def identity_of(model: str | Path) -> str:
     return f"sha256:{digest_of(folder)['sha256']}" if folder.is_dir() else str(model)
 
 
+@functools.lru_cache(1024)  # the steps of one process digest a world's package again and again
+def _code_of(text: bytes) -> str:
+    # Two threads that use ast.parse disturb each other (cpython#106905), and records have a thread of their own.
+    tokens = tokenize.tokenize(BytesIO(text).readline)
+    code = [(one.type, one.type in _LAYOUT or one.string) for one in tokens if one.type not in _SILENT]
+    return hashlib.sha256(repr(code).encode("utf-8", "surrogatepass")).hexdigest()
+
+
 def of_open_file(file: BufferedReader, suffix: str) -> dict[str, Json]:
     """Of a file that is open already: as it was then, even if it has been replaced since. Closes it."""
     with file:
         facts = os.fstat(file.fileno())
         found: dict[str, Json] = {"bytes": facts.st_size, "mtime": facts.st_mtime}
         if suffix == ".py":
-            # Two threads that use ast.parse disturb each other (cpython#106905), and records have a thread of their own.
             text = file.read()
             with suppress(SyntaxError, ValueError, tokenize.TokenError):
-                tokens = tokenize.tokenize(BytesIO(text).readline)
-                code = [
-                    (one.type, one.type in _LAYOUT or one.string) for one in tokens if one.type not in _SILENT
-                ]
-                found["code"] = hashlib.sha256(repr(code).encode("utf-8", "surrogatepass")).hexdigest()
+                found["code"] = _code_of(text)
             return found | {"sha256": hashlib.sha256(text).hexdigest()}
         if suffix not in _WEIGHTS or facts.st_size <= _WHOLE:
             return found | {"sha256": hashlib.file_digest(file, "sha256").hexdigest()}

@@ -1,5 +1,6 @@
 """Rows of trainers: clean ones pass, and faults like those that were found in trainers are named with their place."""
 
+from itertools import product
 from statistics import fmean, pstdev, stdev
 
 import pytest
@@ -130,13 +131,14 @@ def test_clean_rows_of_all_trainers_pass():
     for columns in ("ours", "openrlhf"):
         for method in (mt_grpo, grpo):
             assert checked(by_turns(method, columns=columns)) == [], (columns, method)
-    # REINFORCE++: the tokens of the whole batch, normalised once
-    rows = by_turns(grpo, rewards=[[[3.0, 0, 0], [1.0, 0], [1.0]], [[1.0, 0, 0], [3.0, 0], [1.0]]])
-    pool = [row["turn_rewards"][0] for row in rows for own in row["tool_mask"] if own]
-    for row in rows:
-        value = (row["turn_rewards"][0] - fmean(pool)) / pstdev(pool)
-        row["advantages"] = [value * own for own in row["tool_mask"]]
-    assert checked(rows) == []
+    for groups, deviation in product((1, 2), (stdev, pstdev)):  # REINFORCE++: all tokens, normalised once
+        rewards = [[[3.0, 0, 0], [1.0, 0], [1.0]], [[1.0, 0, 0], [3.0, 0], [1.0]]]
+        rows = by_turns(grpo, rewards=rewards[:groups])
+        pool = [row["turn_rewards"][0] for row in rows for own in row["tool_mask"] if own]
+        for row in rows:
+            value = (row["turn_rewards"][0] - fmean(pool)) / deviation(pool)
+            row["advantages"] = [value * own for own in row["tool_mask"]]
+        assert checked(rows) == []
     said = [{"role": role, "content": "x"} for role in ("user", "assistant", "user", "assistant")]
     reply = {"dialogues": [{"hidden": "s", "messages": said}], "why": [["", "no_prompt"]]}
     reply["advantages"] = [[0.5, None]]
