@@ -108,9 +108,7 @@ def test_the_page_says_what_a_gpu_gave(bench):
     ]
 
 
-def test_a_run_goes_on_where_it_was_but_not_from_other_settings_or_another_commit(
-    bench, tmp_path, monkeypatch
-):
+def test_a_run_goes_on_where_it_was_but_not_from_other_settings_or_commits(bench, tmp_path, monkeypatch):
     ran, parts = [], {name: bench.Part(name, "", {"rows": 1}) for name in ("a", "b")}
 
     def run(part, _left, arguments):

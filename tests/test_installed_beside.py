@@ -36,9 +36,7 @@ def installed_plugins(tmp_path_factory):
     (about / "METADATA").write_text(f"Name: {project['name']}\nVersion: {project['version']}\n")
     with (about / "entry_points.txt").open("w") as file:
         for group, places in project["entry-points"].items():
-            file.write(
-                "\n".join([f"[{group}]", *(f"{name} = {place}" for name, place in places.items()), ""])
-            )
+            file.write("\n".join([f"[{group}]", *(f"{name} = {at}" for name, at in places.items()), ""]))
     return target
 
 

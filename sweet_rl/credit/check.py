@@ -26,7 +26,7 @@ Claim = Literal["auto", "credit", "outcome", "turns", "other"]
 IDS = ("completion_ids", "responses", "response_ids", "sequences", "input_ids")
 MASKS = ("env_mask", "tool_mask", "completion_mask", "response_mask", "action_mask", "loss_mask")
 GROUPS = ("uid", "task_id", "group_id", "prompt_id", "data_id", "index")
-EPISODES = ("sample_index", "rollout_id", "traj_id", "trajectory_id", "session_id", "episode_id")
+EPISODES = ("sample_index", "rollout_id", "traj_id", "traj_uid", "trajectory_id", "session_id", "episode_id")
 REWARDS = ("turn_rewards", "token_level_rewards", "rm_scores", "rewards")
 _NEAR = 1e-4
 Said = Mapping[Any, Trajectory]  # by task and repeat
@@ -97,7 +97,8 @@ def read_row(line: int, row: Mapping[str, Json], path: str) -> Iterator[Row]:
 def _row(line: int, row: Mapping[str, Json], path: str) -> Row:
     """A row that is neither an episode of traces nor a reply."""
     task, wrong = row["task"] if isinstance(row.get("task"), dict) else {}, list[str]()
-    named, repeat = _first({**(task.get("data") or {}), **task}, ("key", "id", "hash")), _first(row, EPISODES)
+    named = _first({**(task.get("data") or {}), **task}, ("key", "id", "hash"))
+    repeat = _first(row, EPISODES, (int, float, str, list, dict))
     names = row.get("uid"), named, _first(row, GROUPS), row.get("prompt_ids"), line
     if isinstance(row.get("nodes"), list):
         row = _of_nodes(row, wrong)
@@ -123,7 +124,8 @@ def _row(line: int, row: Mapping[str, Json], path: str) -> Row:
     mask = mask if masks else [int(any(start <= at < end for start, end in spans)) for at in range(width)]
     numbers = [one] if isinstance(one, int) else row.get("turn_indexes") or [*range(len(spans))]
     credit = [None if one is None else float(one) for one in _first(row, ["credit"], list) or ()] or None
-    own, advantages = row.get("advantages", row.get("advantage")), list[float]()
+    said = spans or not any(map(any, masks.values()))  # else the episode was too long to be trained
+    own, advantages = row.get("advantages", row.get("advantage")) if said else None, list[float]()
     values: list[Any] = [own] * len(spans) if isinstance(own, int | float) else own or []
     if len(values) == width:
         advantages = _unmasked([math.nan if one is None else round(float(one), 6) for one in values], places)
@@ -134,20 +136,20 @@ def _row(line: int, row: Mapping[str, Json], path: str) -> Row:
         wrong += [f"{len(values)} advantages for {width} tokens, {len(spans)} turns. Write one a token"]
     rewards = [*map(float, [] if None in (said := _first(row, REWARDS, list) or []) else said)]
     outcome = _first(row, ("reward", "score", "outcome", "rewards"), int | float)
-    outcome = fsum(rewards) if outcome is None and rewards else outcome
+    outcome = fsum(rewards) if rewards and (outcome is None or "token_level_rewards" in row) else outcome
     if len(rewards) == width != len(spans):
         paid, rewards = fsum(rewards), [fsum(rewards[start:end]) for start, end in spans]
         if not math.isclose(fsum(rewards), paid, abs_tol=_NEAR):
             wrong += ["a reward stands where the agent said nothing. Put it on the last token of its turn"]
+    counts = {"turns": numbers, "credits": credit, "rewards": rewards if "turn_rewards" in row else None}
     rewards = rewards if len(rewards) == len(spans) else []
     if not all(map(math.isfinite, [*rewards, outcome or 0.0])):
         raise ValueError("a reward is not finite")
     group = str(next(one for one in names if one is not None))
-    episode = group, f"line {line}" if repeat is None else repeat
+    episode = group, f"line {line}" if repeat is None else repeat if isinstance(repeat, int) else str(repeat)
     made = Row(line, group, episode, ids, mask, advantages, [], wrong)
-    if not len(spans) == len(numbers) == len(spans if credit is None else credit):
-        counts = f"{len(numbers)} turns, {len(spans)} runs of trained tokens, {len(credit or spans)} credits"
-        wrong += [f"{counts}: a turn is missing, or what stands between turns is trained. Mask that"]
+    if odd := [f"{len(own)} {name}" for name, own in counts.items() if own and len(own) != len(spans)]:
+        wrong += [f"{' and '.join(odd)}, but {len(spans)} runs of trained tokens: a turn is missing, or what stands between turns is trained. Mask that"]  # fmt: skip
         numbers = []
     for place, number in enumerate(numbers):
         first: float = next((one for one in advantages[slice(*spans[place])] if one), 0.0)
@@ -232,14 +234,31 @@ def findings_of(
     for row in rows:
         if row.turns and row.advantages and all(map(math.isfinite, row.advantages)):
             groups[row.group][row.episode] += row.turns
-    for group in groups.values():
-        unpaid = [] if by_token and spotty else [*_lost([*group.values()], gamma, by_token)]
-        found += unpaid or _disagrees([*group.values()], claim, gamma)
-    every = [[*group.values()] for group in groups.values()]
+    every = [_paid(group.values()) for group in groups.values()]
+    for group in every:
+        unpaid = [] if by_token and spotty else [*_lost(group, gamma, by_token)]
+        found += unpaid or _disagrees(group, claim, gamma)
     if claim in {"auto", "outcome"} and every and all(map(_constant, every)) and not every[0][0][0].credited:
         found += _counted(every)
     found += _twice(every) if claim != "other" else []
     return sorted(found, key=lambda one: one[0])
+
+
+def _paid(episodes: Iterable[list[Turn]]) -> list[list[Turn]]:
+    """Turns in their order, and the outcome where a turn is a row: all say it, or each its own reward, and the last or their sum counts."""
+    episodes = [sorted(own, key=lambda turn: turn.number) for own in episodes]
+    rows = [[*{turn.line: turn.outcome for turn in own}.values()] for own in episodes]
+    if any(None in own for own in rows):
+        return episodes
+    values = [max((turn.advantage for turn in own), key=abs) for own in episodes]
+    ways = [own[-1] or 0.0 for own in rows], [fsum(one or 0.0 for one in own) for own in rows]
+
+    def misfits(paid: list[float]) -> int:
+        others = [value for _, value in sorted(zip(paid, values, strict=True))[:-1]]
+        return len(_off(paid, values)) if any(others) else 0  # pass@k pays the best alone
+
+    paid = min(ways, key=misfits)
+    return [[turn._replace(outcome=one) for turn in own] for own, one in zip(episodes, paid, strict=True)]
 
 
 def _of_row(row: Row, ends: Sequence[int], special: Collection[int], said: Said | None, by_token: bool) -> Iterator[str]:  # fmt: skip
@@ -277,14 +296,14 @@ def _of_row(row: Row, ends: Sequence[int], special: Collection[int], said: Said 
 def _lost(episodes: Episodes, gamma: float, by_token: bool) -> Iterator[tuple[int, str]]:
     """Turns that were sampled and have no advantage, although others of their episode have one, and nothing says why."""
     steps = [Steps(tuple(turn.reward or 0.0 for turn in own), ()) for own in episodes]
-    returns = _flat(returns_to_go(own.rewards, gamma) for own in steps)
+    returns = [returns_to_go(own.rewards, gamma) for own in steps]
+    there = mt_grpo_biased([Steps(tuple(own), ()) for own in returns], 0.0)  # less the mean of those there
     dues = _flat(mt_grpo(steps if len(steps) > 1 else [*steps, Steps((), ())], gamma))
     outcomes = [turn.outcome or 0.0 for own in episodes for turn in own]
-    ways, ys = (outcomes, _flat(own.rewards for own in steps), returns, dues), _flat(_values(episodes))
+    ways = outcomes, _flat(own.rewards for own in steps), _flat(returns), _flat(there), dues
+    ys = _flat(_values(episodes))
     kept = [at for at, y in enumerate(ys) if y]
-    lines = [
-        xs for xs in ways if len(kept) > 2 and not _off([xs[at] for at in kept], [ys[at] for at in kept])
-    ]
+    lines = [x for x in ways if len(kept) > 2 and not _off([x[at] for at in kept], [ys[at] for at in kept])]
     places = count()
     for own in episodes:
         for number, (turn, place) in enumerate(zip(own, places, strict=False)):
@@ -370,7 +389,9 @@ def _off(xs: Sequence[float], ys: Sequence[float]) -> list[int]:
     (x, y), (far, top) = min(pairs), max(pairs)
     if far - x > _NEAR and top <= y:
         return [pairs.index((far, top))]
-    slope, room = (top - y) / (far - x) if far - x > _NEAR else 0.0, _NEAR * max(1.0, *map(abs, ys))
+    size = max(map(abs, xs))  # they may have been of 32 bits
+    slope = (top - y) / (far - x) if top > y and far - x > 1e-12 * size else 0.0
+    room = _NEAR * max(1.0, *map(abs, ys)) + 2e-7 * slope * size
     return [at for at, (a, b) in enumerate(pairs) if abs(y + slope * (a - x) - b) > room]
 
 
@@ -382,7 +403,7 @@ def _white(xs: Sequence[float]) -> bool:
 def _counted(groups: Sequence[Episodes]) -> Iterator[tuple[int, str]]:
     """Outcomes less a mean in which an episode counts as often as it has turns, tokens or rows."""
     room = _NEAR * max(abs(value) for group in groups for value in _flat(_values(group)))
-    own = [group for group in groups if any(_flat(_values(group)))]
+    own = [group for group in groups if len(group) > 1 and any(_flat(_values(group)))]
     means = [fmean(map(fmean, _values(group))) for group in own]
     if not own or max(map(abs, means)) <= room or (len(own) == 1 and _white(_counting(own[0], "tokens"))):
         return  # REINFORCE++ normalises the tokens of all rows, here of one group
@@ -396,12 +417,13 @@ def _counted(groups: Sequence[Episodes]) -> Iterator[tuple[int, str]]:
 
 def _twice(groups: Sequence[Episodes]) -> Iterator[tuple[int, str]]:
     """Advantages that were normalised within groups, and then again over all turns or tokens."""
-    levels = {"turns": [_flat(_values(group)) for group in groups]}
+    some = [group for group in groups if len(group) > 1]  # else GRPO may leave the outcome itself
+    levels = {"turns": [_flat(_values(group)) for group in some]}
     if all(map(_constant, groups)):
         paid = [[own[0].outcome for own in group if own[0].outcome is not None] for group in groups]
         less = [value - fmean(own) for own in paid for value in own]
-        levels["episodes"] = [[*map(fmean, _values(group))] for group in groups]
-        every = _flat(levels["episodes"])
+        levels["episodes"] = [[*map(fmean, _values(group))] for group in some]
+        every = [own[0].advantage for group in groups for own in group]
         # REINFORCE++, and its form with a group's mean as the baseline, normalise once
         if len(less) == len(every) and not (_off(_flat(paid), every) and _off(less, every)):
             return
@@ -413,7 +435,8 @@ def _twice(groups: Sequence[Episodes]) -> Iterator[tuple[int, str]]:
             means = [fmean(own) for own in values]
             wide = [own for own in values if max(own) - min(own) > _NEAR]
             odd = all(abs(pstdev(own) - 1) > 0.01 < abs(stdev(own) - 1) for own in wide)
-            alike = len(wide) > 1 and max(map(pstdev, wide)) - min(map(pstdev, wide)) < 1e-3
+            spreads = [[by(own) for own in wide] for by in (pstdev, stdev) if len(wide) > 1]
+            alike = any(max(own) - min(own) < 1e-3 for own in spreads)
             if alike and max(means) - min(means) < _NEAR and (odd or abs(means[0]) > 10 * _NEAR):
                 yield groups[0][0][0].says(f"advantages are normalised twice: over the {level} of each group (their means are all {means[0]:.4g}), then over the {by} of all rows (mean 0, deviation 1). Do one of them; where both are meant (GDPO) pass --advantages other")  # fmt: skip
                 return

@@ -45,16 +45,10 @@ class MeasuringFlags(
     shared.Seeded,
     shared.Resumable,
 ):
-    trajectories: str | None = flag(
-        None, "of candidates: the file they were sampled for; default: as recorded."
-    )
-    measure: Literal["reward", "success"] = flag(
-        "reward", "what is measured: mean reward, or share of successes."
-    )
+    trajectories: str | None = flag(None, "of candidates: file they were sampled for; default: as recorded.")
+    measure: Literal["reward", "success"] = flag("reward", "what is measured: mean reward, or success rate.")
     target_error: float = flag(0.1, "wanted half-width of each 95 % interval, in its units.", above=0)
-    continuations: int | None = flag(
-        None, "of every state, instead of what --target_error needs.", at_least=2
-    )
+    continuations: int | None = flag(None, "of every state, whatever --target_error needs.", at_least=2)
     max_continuations: int = flag(256, "most continuations of a state with --target_error.", at_least=8)
 
 
@@ -68,9 +62,7 @@ def _settled(flags: Mapping[str, Any]) -> dict[str, Any]:
         source = str(played.get("input_path"))
         if not Path(source).is_file():
             problem = f"{flags['saved_path']!r} holds candidates, and no record of their episodes."
-            raise UsageError(
-                f"{problem} Name the trajectory file that they were sampled for with --trajectories."
-            )
+            raise UsageError(f"{problem} Name the file that they were sampled for with --trajectories.")
         return _settled({**flags, "trajectories": source})
     played = played if record.get("stage") in {"simulate_interactions", "eval"} else {}
     played |= (first.get("provenance") or {}).get("settings") or {}
@@ -134,16 +126,13 @@ def measure(flags: MeasuringFlags, agent: PlayerFlags, human: HumanFlags, /) -> 
     cast = Cast(world=world, options=options, seed=flags.seed, **players)
     cast.check()
     if cast.engine not in {OWN, "scripted"} and cast.agent.temperature == 0:
-        raise UsageError(
-            "--temperature 0: a greedy policy plays every continuation alike. Name the temperature it is sampled with."
-        )
+        raise UsageError("--temperature 0 plays every continuation alike. Name the one it is sampled with.")
     recorded = _recorded(source, world, options, flags.grader)
     settings: dict[str, Json] = {"policy": identity_of(cast.agent.agent_model), "world": world.name}
     how = ("measure", "target_error", "continuations", "max_continuations", "seed")
     own = world.settings(options) | cast.human_settings() | cast.agent_settings()
-    settings |= {name: own[name] for name in own if name != "agent_model"} | {
-        name: getattr(flags, name) for name in how
-    }
+    settings |= {name: own[name] for name in own if name != "agent_model"}
+    settings |= {name: getattr(flags, name) for name in how}
     bounds = (0.0, 1.0) if flags.measure == "success" else world.scores.range(world.turns(options))
     rewards = [one.reward for one in recorded if one.reward is not None]
     known = (*bounds, min(rewards), max(rewards))
@@ -232,16 +221,12 @@ def compare(flags: ComparingFlags, /, *paths: str) -> None:
         paths: the file of sweet-rl credit measure, then files of scores of the same trajectories or candidates.
     """
     if len(paths) < 2:
-        raise UsageError(
-            "Name a measured file and a file of scores: sweet-rl credit compare run.measured.jsonl SCORES"
-        )
+        raise UsageError("Name a measured file and files of scores: sweet-rl credit compare MEASURED SCORES")
     from sweet_rl.credit.compare import compared, page_of, text_of
 
     page = Path(flags.html or "credit.html")
     if page.suffix != ".html":
-        raise UsageError(
-            f"--html {flags.html!r} must end in .html; the numbers are written beside it as .json."
-        )
+        raise UsageError(f"--html {flags.html!r} must end in .html; its numbers are beside it, in .json.")
     for place in (page, page.with_suffix(".json")) if flags.html else ():
         new_file(place, "html", overwrite=flags.overwrite)
     for path in paths:
@@ -271,9 +256,7 @@ class ScoreFlags(
         "methods, separated by commas, or all: outcome, grpo, mt_grpo, mt_grpo_biased, gigpo; trace, infopo, privileged, privileged_other; "
         "sweet, sweet_paper, blind; archer; judge; oracle. Default: the critic, with and without the hidden solution.",
     )
-    output_path: str | None = flag(
-        None, "file for scores; default STEM.credit.NAME.jsonl, NAME the critic's."
-    )
+    output_path: str | None = flag(None, "file for scores; default STEM.credit.CRITIC.jsonl.")
     hidden: bool = flag(False, "without --methods: score only with the hidden solution.")
     blind_critic: str | None = flag(None, "critic of the method blind, trained without solutions.")
     agent: str | None = flag(None, "policy for trace, infopo and privileged, before it was trained.")

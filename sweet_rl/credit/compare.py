@@ -81,11 +81,9 @@ def joined(
                 continue
             digest = row.get("turn_digest") or turn_digest(row["input"], *row["additional_outputs"])
             if digest != found[key][1]["turn_digest"]:
-                problem = f"is of another text than turn {key[2]} of {key[:2]} in {measured!r}"
+                what = f"is of another text than turn {key[2]} of {key[:2]} in {measured!r}"
                 repair = "Score the file that was measured."
-                raise DataError(
-                    problem, path=path, line=line, field="turn_digest", value=digest, repair=repair
-                )
+                raise DataError(what, path=path, line=line, field="turn_digest", value=digest, repair=repair)
             if (before := lines.setdefault(key, line)) != line:
                 raise twice(path, line, ", ".join(KEY_FIELDS), key, before)
             known += 1

@@ -172,9 +172,7 @@ class Plan:
         return [max(number, min(want, self.most)) for number, want in zip(numbers, more, strict=True)]
 
 
-Job = tuple[
-    Trajectory, Sequence[Candidates]
-]  # an episode with its turns, or with one of them and its candidates
+Job = tuple[Trajectory, Sequence[Candidates]]  # an episode with its turns, or with a turn and its candidates
 
 
 class _Numbered(dict[tuple[str, int], int]):

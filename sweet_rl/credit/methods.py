@@ -150,9 +150,7 @@ class Desk(Reader):
     judge: OpenAIClient
     solutions: Mapping[str, str]  # by task that of another one; none where all are the same
     views: dict[str, list[list[View]]]
-    archer: tuple[Any, Callable[[Asked], str]] | None = (
-        None  # its critic, and what that observes before a turn
-    )
+    archer: tuple[Any, Callable[[Asked], str]] | None = None  # its critic, and what that observes
 
     @classmethod
     async def open(

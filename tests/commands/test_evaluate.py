@@ -86,9 +86,7 @@ def test_repeats_are_what_rows_say_they_are(functions, capsys):
     played = rows(functions)
 
     def written(*counts):
-        several = [
-            row | {"sample_index": at} for row, n in zip(played, counts, strict=True) for at in range(n)
-        ]
+        several = [row | {"sample_index": i} for row, n in zip(played, counts, strict=True) for i in range(n)]
         replace_rows(functions, several)
         evaluate(str(functions), quiet=True)
         report = json.loads(functions.with_suffix(".report.json").read_text())

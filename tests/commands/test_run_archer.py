@@ -302,9 +302,7 @@ def test_a_run_begins_with_whatever_folder_holds_a_policy(kind, beginning, tmp_p
     archer.run("archer_debug", [*told, f"save_path={tmp_path / 'fresh'}"], None)
     folder = beginning["run"] / "final" if kind in {"run", "checkpoint"} else beginning["model"]
     expected = load_file(folder / "model.safetensors")
-    same, fresh = (
-        all(torch.equal(one[name], weights) for name, weights in expected.items()) for one in begun
-    )
+    same, fresh = (all(torch.equal(one[name], known) for name, known in expected.items()) for one in begun)
     assert (same, fresh) == (
         kind != "adapter",
         False,

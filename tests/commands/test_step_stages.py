@@ -157,9 +157,7 @@ def test_a_run_is_resumed_by_row_and_ends_the_same(models, made, rank, tmp_path)
 
     output = torn("sampled.jsonl")
     sample_best_of_n(made / "trajectories.jsonl", output, models["policy"], to_continue=True, **FLAGS)
-    texts = [
-        [row["additional_outputs"] for row in rows_of(path)] for path in (output, made / "sampled.jsonl")
-    ]
+    texts = [[row["additional_outputs"] for row in rows_of(at)] for at in (output, made / "sampled.jsonl")]
     assert texts[0] == texts[1]
     flags = {"output": torn("ranked.jsonl"), "save_steps": 2, "to_continue": True, "overwrite": False}
     found, whole = rank(made / "sampled.jsonl", **flags), rows_of(made / "ranked.jsonl")

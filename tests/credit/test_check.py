@@ -1,10 +1,12 @@
 """Rows of trainers: clean ones pass, and faults like those that were found in trainers are named with their place."""
 
+from array import array
 from itertools import product
 from statistics import fmean, pstdev, stdev
 
 import pytest
 
+from sweet_rl.credit.check import runs
 from sweet_rl.credit.commands import check
 from sweet_rl.credit.methods import Steps, grpo, mt_grpo, mt_grpo_biased
 from sweet_rl.errors import DataError
@@ -69,6 +71,11 @@ def stepwise(*, broken):
     return rows
 
 
+def alone():
+    """A task with one repeat: GRPO leaves its outcome."""
+    return [row | {"task_id": "alone", "advantages": row["tool_mask"]} for row in by_turns(grpo)[2:3]]
+
+
 def outcomes(*, broken, by="turns"):
     """Outcomes less their mean over episodes, or over all turns (agent-lightning) or tokens."""
     rows = by_turns(grpo)
@@ -78,18 +85,30 @@ def outcomes(*, broken, by="turns"):
         mean = fmean(returns, counts if broken else None)
         for row, value in zip(rows[3 * task :], returns, strict=False):
             row["advantages"] = [(value - mean) * own for own in row["tool_mask"]]
-    return rows
+    return rows + alone()
 
 
-def normalised(*, broken):
+def normalised(*, broken, rewards=REWARDS):
     """GRPO's advantages, and the same once more over all turns (gem)."""
-    rows = by_turns(grpo)
+    rows = by_turns(grpo, rewards=rewards) + alone()
     if broken:
         values = [row["advantages"][0] for row in rows]
-        pool = [value for value, turns in zip(values, LENGTHS * 2, strict=True) for _ in turns]
+        pool = [value for value, row in zip(values, rows, strict=True) for _ in row["turn_rewards"]]
         for row, value in zip(rows, values, strict=True):
             row["advantages"] = [(value - fmean(pool)) / stdev(pool) * own for own in row["tool_mask"]]
     return rows
+
+
+def by_steps(rows):
+    """The same rows, a turn each with its own reward, in another order (verl)."""
+    steps = []
+    for at, row in enumerate(rows):
+        for number, (span, paid) in enumerate(zip(runs(row["tool_mask"]), row["turn_rewards"], strict=True)):
+            values = row["advantages"][slice(*span)]
+            step = {"uid": row["task_id"], "traj_uid": [at], "turn_index": number, "advantages": values}
+            step |= {"responses": values, "response_mask": [1] * len(values)}
+            steps.append(step | {"token_level_rewards": [0.0] * (len(values) - 1) + [paid], "score": 9.0})
+    return steps[::-1]
 
 
 FAULTS = {
@@ -107,10 +126,13 @@ def test_a_planted_fault_is_found_and_without_it_nothing_is(name):
     assert checked(rows(broken=False)) == []
     found = checked(rows(broken=True))
     assert any(one.startswith(words) for one in found), found
+    if rows is not stepwise:
+        assert checked(by_steps(rows(broken=False))) == []
+        assert words.partition(" (")[0].partition(": ")[2] in checked(by_steps(rows(broken=True)))[0]
 
 
 def test_the_faults_are_found_in_other_shapes_too():
-    """Kinds, not these rows: zeros instead of misplaced values, two repeats, another trainer's columns."""
+    """Kinds, not these rows: zeros instead of misplaced values, two repeats, groups of other sizes, another trainer's columns."""
     lost = stepwise(broken=False)
     lost[0]["advantages"] = [0.0] * 6
     assert checked(lost) == [
@@ -123,11 +145,22 @@ def test_the_faults_are_found_in_other_shapes_too():
     assert "depends on how long" in checked(by_turns(mt_grpo_biased, columns="openrlhf"))[0]
     (rows := by_turns(mt_grpo))[0]["turn_rewards"] = [0.0, 0.0, 1.0, *[0.0] * 15]
     assert "line 1, a reward stands where the agent said nothing" in checked(rows)[0]
+    (rows := by_turns(mt_grpo))[0]["turn_rewards"] = [1.0, 0.0]
+    assert "2 rewards, but 3 runs of trained tokens" in checked(rows)[0]
+    assert "normalised twice" in checked(normalised(broken=True, rewards=[REWARDS[0], REWARDS[1][:2]]))[0]
 
 
 def test_clean_rows_of_all_trainers_pass():
     assert checked(exported(), ends=(END,), special=set(tiny_tokenizer().all_special_ids)) == []
     assert checked(exported(), said={one.key: one for one in episodes()}) == []
+    for row in (rows := by_turns(grpo, rewards=[[[0.50001], [0.50003], [0.50004]]])):
+        row["turn_rewards"] = array("f", row["turn_rewards"]).tolist()  # 32 bits
+    assert checked(rows) == []
+    cut = {"response_ids": [1, 2], "loss_mask": [0, 0], "response_mask": [1, 1], "advantages": [0.5, 0.5]}
+    assert checked([cut]) == []  # too long to be trained (SkyRL)
+    steps = ((0, 5.0, -1.0), (0, 0.0, -1.0), (1, 0.0, 1.0), (1, 2.0, 1.0))  # the last row's reward counts
+    row = {"uid": "a", "responses": [1], "response_mask": [1]}
+    assert checked([row | {"traj_id": at, "reward": paid, "advantage": own} for at, paid, own in steps]) == []
     for columns in ("ours", "openrlhf"):
         for method in (mt_grpo, grpo):
             assert checked(by_turns(method, columns=columns)) == [], (columns, method)
@@ -144,7 +177,7 @@ def test_clean_rows_of_all_trainers_pass():
     reply["advantages"] = [[0.5, None]]
     assert checked([reply]) == []
     reply["advantages"] = [[0.5]]
-    assert "2 turns, 2 runs of trained tokens, 1 credits" in checked([reply])[1]
+    assert "1 credits, but 2 runs of trained tokens" in checked([reply])[1]
 
 
 def test_a_turn_may_be_worth_nothing_and_tokens_may_differ():
@@ -230,7 +263,7 @@ END = tiny_tokenizer().eos_token_id
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (changed(env_mask=lambda mask: [1] * len(mask)), "2 turns, 1 runs of trained tokens, 2 credits: a turn is missing, or what stands between turns is trained"),
+        (changed(env_mask=lambda mask: [1] * len(mask)), "2 turns and 2 credits, but 1 runs of trained tokens: a turn is missing, or what stands between turns is trained"),
         (changed(env_mask=lambda mask: [*mask[:-1], 0]), "token 19: 1 advantages stand where the agent said nothing"),
         (changed(env_mask=lambda mask: mask[:-1]), "masks of [19]. Write a 1 or a 0 for each token"),
         (changed(turn_spans=[[0, 6], [24, 28]]), "token 6: 1 tokens are trained that belong to no turn"),

@@ -160,5 +160,5 @@ def test_what_does_not_belong_together_is_refused(files, change, error, says):
     replace_rows("scores.jsonl", scores)
     with pytest.raises(error, match=says):
         compare("run.measured.jsonl", "scores.jsonl")
-    with pytest.raises(UsageError, match="Name a measured file and a file of scores"):
+    with pytest.raises(UsageError, match="Name a measured file and files of scores"):
         compare("run.measured.jsonl")

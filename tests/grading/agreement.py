@@ -136,9 +136,7 @@ def _hinted(hint: str, imports: str = "") -> Kind:
 
 
 def _tabs(material: Material) -> str:
-    return re.sub(
-        r"^(?: {4})+", lambda match: "\t" * (len(match[0]) // 4), material.source, flags=re.MULTILINE
-    )
+    return re.sub(r"^(?: {4})+", lambda it: "\t" * (len(it[0]) // 4), material.source, flags=re.MULTILINE)
 
 
 def _documented(material: Material) -> str:

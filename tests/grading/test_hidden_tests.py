@@ -269,9 +269,7 @@ def test_comparisons_are_made_outside(sandbox):
         ALL_EQUAL + "def f(x):\n    return A(9)\n",
     )
     assert [score.value for score in (right, wrong, close, raises, odd)] == [1.0, 0.0, 0.5, 0.5, 0.25]
-    assert [(test.outcome, test.expected, test.got) for test in wrong.tests] == [
-        ("failed", "True", "False")
-    ] * 4
+    assert [(one.outcome, one.expected, one.got) for one in wrong.tests] == [("failed", "True", "False")] * 4
     assert [test.outcome for test in raises.tests] == ["passed", "error", "passed", "error"]
 
 

@@ -37,9 +37,7 @@ def scores():
     """
     found = {}
     for is_timed, timeout_s in ((False, 10), (True, 0.4)):
-        some = {
-            name: code for name, (code, _) in ANSWERS.items() if name.endswith("(about time)") == is_timed
-        }
+        some = {name: own for name, (own, _) in ANSWERS.items() if name.endswith("(about time)") == is_timed}
         answers = [Trajectory(task_of(4), (), code) for code in some.values()]
         with Sandbox(workers=2, timeout_s=timeout_s) as sandbox:
             found |= zip(some, CodeGrader(sandbox, grading="published").grade(answers), strict=True)

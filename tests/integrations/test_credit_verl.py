@@ -99,9 +99,7 @@ def estimated(name, *, by_turns=False):
     paid = paid if by_turns else [[0.0] * (len(own) - 1) + own[-1:] for own in paid]
     data = batch(credited_rows(some, paid, tiny_tokenizer()))
     data.non_tensor_batch["score"] = data.batch["rm_scores"].sum(1).numpy()
-    data.batch["values"] = torch.randn(
-        data.batch["responses"].shape, generator=torch.Generator().manual_seed(0)
-    )
+    data.batch["values"] = torch.randn(data.batch["responses"].shape, generator=torch.manual_seed(0))
     data.batch["reward_baselines"] = torch.tensor([0.25] * 3 + [0.5] * 3)
     config = AlgoConfig(adv_estimator=name, gdpo_reward_keys=["score"])
     return dumped(compute_advantage(data, name, lam=0.9, config=config))

@@ -85,9 +85,7 @@ def test_what_a_policy_was_made_of_outlives_another_try(small_runs, tmp_path):
     (tmp_path / "start/run.json").write_text(
         (tmp_path / "start/run.json").read_text().replace('"status": "finished"', '"status": "running"')
     )
-    assert list(make(steps=2)) == [
-        "imitate"
-    ]  # as after a kill: the same comes of it, by what is in start.made
+    assert list(make(steps=2)) == ["imitate"]  # as after a kill: the same comes of what is in start.made
     assert (tmp_path / "start.made/good.jsonl").exists()
 
 

@@ -250,9 +250,7 @@ def test_the_clipped_loss_by_hand():
 def test_what_returned_more_becomes_likelier(kind):
     """Two replies to the same words: after one of them the episode went well."""
     first = ROWS[0]
-    good, bad = (
-        replace(first, action=action, mc_return=worth) for action, worth in (("A?", 0.0), ("B?", -5.0))
-    )
+    good, bad = (replace(first, action=action, mc_return=own) for action, own in (("A?", 0.0), ("B?", -5.0)))
     learner = make(kind, actor_epochs=3)
 
     def odds():

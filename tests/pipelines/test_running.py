@@ -282,9 +282,7 @@ stages:
 
 
 def histories(path):
-    return [
-        json.loads(line)["dialogue_history"] for line in path.read_text().splitlines() if line.endswith("}")
-    ]
+    return [json.loads(one)["dialogue_history"] for one in path.read_text().splitlines() if one.endswith("}")]
 
 
 @pytest.mark.slow

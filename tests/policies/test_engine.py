@@ -124,9 +124,7 @@ def test_requests_with_one_prompt_are_one_text_until_they_differ(model, limits):
     prompts = [words(draw, draw.randint(1, 60)) for _ in range(4)]
     prompts += [(*prompt, *words(draw, 5)) for prompt in prompts[:2]]
     heat = [0.0, 0.2, 1.0]
-    asked = [
-        Request(draw.choice(prompts), draw.randint(1, 30), draw.choice(heat), seed) for seed in range(60)
-    ]
+    asked = [Request(draw.choice(prompts), draw.randint(1, 30), draw.choice(heat), at) for at in range(60)]
     expected = written(Decoder(model, ENDS), asked)
     engine, found = Engine(model, ENDS, **limits), {}
     numbers = [engine.add(request) for request in asked]

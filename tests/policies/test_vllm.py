@@ -97,9 +97,7 @@ def test_loading_takes_too_long(fake):
     assert not server.running
 
 
-async def test_a_start_tells_its_logs_last_line_and_leaves_nothing_when_cancelled(
-    fake, tmp_path, monkeypatch
-):
+async def test_a_start_tells_its_logs_last_line_and_leaves_nothing_if_cancelled(fake, tmp_path, monkeypatch):
     monkeypatch.setattr("sweet_rl.policies.vllm._PROGRESS_S", 0.1)
     said = []
     start = asyncio.create_task(fake("--never-healthy", on_progress=said.append).start())

@@ -36,9 +36,7 @@ def pretrained(folder, study, monkeypatch, gib=0.0, jobs=2):
     return replace(study, ways=ALL_WAYS, **begun_with("smollm2", folder, jobs))
 
 
-def test_a_pretrained_model_is_sized_for_what_torch_sees_and_that_is_said(
-    tmp_path, study, monkeypatch, capsys
-):
+def test_a_pretrained_model_is_sized_for_what_torch_sees_and_says_so(tmp_path, study, monkeypatch, capsys):
     """A part of a card, without nvidia-smi: torch says how much memory it is."""
     monkeypatch.setenv("PATH", str(tmp_path))
     part, both = (pretrained(tmp_path, study, monkeypatch, gib=gib) for gib in (20, 0))
@@ -61,9 +59,7 @@ def kinds(folder, study, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["pretrained", "sweet", "archer", "reflect"])
 def test_every_command_of_a_study_is_one_that_a_person_can_type(kind, study, tmp_path, monkeypatch):
-    calls = [
-        call for chains in kinds(tmp_path, study, monkeypatch)[kind] for chain in chains for call in chain
-    ]
+    calls = [one for chains in kinds(tmp_path, study, monkeypatch)[kind] for chain in chains for one in chain]
     for call in (each for each in calls if ":" not in each.run):
         words = [*call.words, *(f"--{name}={value}" for name, value in call.flags.items())]
         stage = load(call.run)
