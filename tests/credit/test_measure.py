@@ -223,7 +223,7 @@ def changed(run, **fields):
     [
         ({"provenance": {"settings": {"task_type": "number"}}}, "wild", {}, DataError, "does not record its seed"),
         ({}, "halving", {}, UsageError, "went the same way in all .* Name one that draws"),
-        ({}, "embedded", {"temperature": 0.0}, UsageError, "--temperature 0: a greedy policy"),
+        ({}, "embedded", {"temperature": 0.0}, UsageError, "--temperature 0 plays every continuation alike"),
         ({}, "wild", {"max_continuations": 8, "measure": "success", "target_error": 0.0}, UsageError, "target_error"),
         ({"reward": None}, "wild", {}, UsageError, "has no reward. Grade the file first: sweet-rl evaluate_games"),
         ({"graded_with": {"grader": "mine"}}, "wild", {}, UsageError, "--grader mine"),
@@ -257,7 +257,7 @@ def test_candidates_of_a_state_are_played_on(run, capsys):
         same |= {"input": second["input"], "ground_truth": "", "additional_outputs": texts}
         sampled.append(same)
     replace_rows(run.with_name("sampled.jsonl"), sampled)
-    with pytest.raises(UsageError, match=r"Name the trajectory file .* with --trajectories"):
+    with pytest.raises(UsageError, match=r"Name the file .* with --trajectories"):
         measure("sampled.jsonl", "wild", **FEW)
     measure("sampled.jsonl", "wild", trajectories="run.jsonl", **FEW)
     # of equal candidates only one is played on
