@@ -141,7 +141,9 @@ def test_the_plan_says_which_parts_of_the_study_are_done_and_how_each_is_run(tmp
     states = [line.rpartition(": ")[2] for line in lines[::2]]
     assert states == ["missing", "done", *["missing"] * (len(mini.PARTS) - 2)]
     assert lines[2] == "[2/10] seed 7, 10 trades: done"
-    assert "--agents mine --seeds 7 --trades 10 --ways sweet,sweet_untrained,sweet_blind --jobs 2" in lines[3]
+    assert (
+        "--agents mine --seeds 7 --trades 10 --ways sweet,sweet_untrained,sweet_blind --jobs 2 " in lines[3]
+    )
     assert lines[3].endswith(f" --folder outputs/real --output '{tmp_path}/my real.json'")
     assert {line.split()[4] for line in lines[1::2] if "--seeds 6 " in line} == {"smollm2"}
     usual = planned("--folder", "elsewhere")[1]

@@ -99,6 +99,7 @@ def _row(line: int, row: Mapping[str, Json], path: str) -> Row:
     task, wrong = row["task"] if isinstance(row.get("task"), dict) else {}, list[str]()
     named = _first({**(task.get("data") or {}), **task}, ("key", "id", "hash"))
     repeat = _first(row, EPISODES, (int, float, str, list, dict))
+    repeat = str(repeat) if isinstance(repeat, list | dict) else repeat
     names = row.get("uid"), named, _first(row, GROUPS), row.get("prompt_ids"), line
     if isinstance(row.get("nodes"), list):
         row = _of_nodes(row, wrong)
@@ -124,8 +125,8 @@ def _row(line: int, row: Mapping[str, Json], path: str) -> Row:
     mask = mask if masks else [int(any(start <= at < end for start, end in spans)) for at in range(width)]
     numbers = [one] if isinstance(one, int) else row.get("turn_indexes") or [*range(len(spans))]
     credit = [None if one is None else float(one) for one in _first(row, ["credit"], list) or ()] or None
-    said = spans or not any(map(any, masks.values()))  # else the episode was too long to be trained
-    own, advantages = row.get("advantages", row.get("advantage")) if said else None, list[float]()
+    cut = not spans and any(map(any, masks.values()))  # the episode was too long to be trained
+    own, advantages = None if cut else row.get("advantages", row.get("advantage")), list[float]()
     values: list[Any] = [own] * len(spans) if isinstance(own, int | float) else own or []
     if len(values) == width:
         advantages = _unmasked([math.nan if one is None else round(float(one), 6) for one in values], places)
@@ -146,7 +147,7 @@ def _row(line: int, row: Mapping[str, Json], path: str) -> Row:
     if not all(map(math.isfinite, [*rewards, outcome or 0.0])):
         raise ValueError("a reward is not finite")
     group = str(next(one for one in names if one is not None))
-    episode = group, f"line {line}" if repeat is None else repeat if isinstance(repeat, int) else str(repeat)
+    episode = group, f"line {line}" if repeat is None else repeat
     made = Row(line, group, episode, ids, mask, advantages, [], wrong)
     if odd := [f"{len(own)} {name}" for name, own in counts.items() if own and len(own) != len(spans)]:
         wrong += [f"{' and '.join(odd)}, but {len(spans)} runs of trained tokens: a turn is missing, or what stands between turns is trained. Mask that"]  # fmt: skip
@@ -252,12 +253,7 @@ def _paid(episodes: Iterable[list[Turn]]) -> list[list[Turn]]:
         return episodes
     values = [max((turn.advantage for turn in own), key=abs) for own in episodes]
     ways = [own[-1] or 0.0 for own in rows], [fsum(one or 0.0 for one in own) for own in rows]
-
-    def misfits(paid: list[float]) -> int:
-        others = [value for _, value in sorted(zip(paid, values, strict=True))[:-1]]
-        return len(_off(paid, values)) if any(others) else 0  # pass@k pays the best alone
-
-    paid = min(ways, key=misfits)
+    paid = min(ways, key=lambda paid: len(_unfit(paid, values)))
     return [[turn._replace(outcome=one) for turn in own] for own, one in zip(episodes, paid, strict=True)]
 
 
@@ -334,9 +330,8 @@ def _disagrees(episodes: Episodes, claim: Claim, gamma: float) -> Iterator[tuple
         (turn, *_) = next(own for own in episodes if not _constant([own]))
         yield turn.says("its episode has several advantages. An outcome's is the same for every turn")
     elif claim == "outcome":
-        known = sorted((own[0] for own in episodes if own[0].outcome is not None), key=lambda one: one.outcome or 0.0)  # fmt: skip
-        known = known if any(one.advantage for one in known[:-1]) else []  # pass@k pays the best alone
-        for at in _off([one.outcome or 0.0 for one in known], [one.advantage for one in known]):
+        known = [own[0] for own in episodes if own[0].outcome is not None]
+        for at in _unfit([one.outcome or 0.0 for one in known], [one.advantage for one in known]):
             both = f"the advantage {known[at].advantage:.4g} does not fit the outcome {known[at].outcome:.4g}"
             yield known[at].says(f"{both}, beside the others of its group. Deal each episode its own; where it has several rewards (GDPO) pass --advantages other")  # fmt: skip
     elif claim == "turns" and paid:
@@ -393,6 +388,12 @@ def _off(xs: Sequence[float], ys: Sequence[float]) -> list[int]:
     slope = (top - y) / (far - x) if top > y and far - x > 1e-12 * size else 0.0
     room = _NEAR * max(1.0, *map(abs, ys)) + 2e-7 * slope * size
     return [at for at, (a, b) in enumerate(pairs) if abs(y + slope * (a - x) - b) > room]
+
+
+def _unfit(paid: Sequence[float], values: Sequence[float]) -> list[int]:
+    """Episodes whose advantage does not fit the outcome; none where only the best has one, as pass@k pays."""
+    others = sorted(zip(paid, values, strict=True), key=lambda both: both[0])[:-1]
+    return _off(paid, values) if any(value for _, value in others) else []
 
 
 def _white(xs: Sequence[float]) -> bool:

@@ -226,7 +226,9 @@ def compare(flags: ComparingFlags, /, *paths: str) -> None:
 
     page = Path(flags.html or "credit.html")
     if page.suffix != ".html":
-        raise UsageError(f"--html {flags.html!r} must end in .html; its numbers are beside it, in .json.")
+        raise UsageError(
+            f"--html {flags.html!r} must end in .html; the numbers are written beside it as .json."
+        )
     for place in (page, page.with_suffix(".json")) if flags.html else ():
         new_file(place, "html", overwrite=flags.overwrite)
     for path in paths:

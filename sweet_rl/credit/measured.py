@@ -279,9 +279,7 @@ class Recorder:
             raise UsageError(f"{problem}: grade the file with the usual settings, by --regrade.")
         return known
 
-    async def _measure(
-        self, unit: Unit, play: Callable[..., Any], look_at: Callable[[Unit, int], None]
-    ) -> None:
+    async def _measure(self, unit: Unit, play: Callable[..., Any], look: Callable[[Unit, int], None]) -> None:
         """Play on from the states of a unit, round by round."""
         counts = [0 if one.over else self.plan.fixed or FIRST for one in unit.states]
         while any(counts):
@@ -306,7 +304,7 @@ class Recorder:
                     raise ServiceError(f"Continuations of {unit.recorded.key} give no return: {why}.")
             wanted = self.plan.wanted(unit)
             if not any(begun):
-                look_at(unit, sum(wanted))
+                look(unit, sum(wanted))
             counts = [
                 0 if one.over else max(0, min(want, GROWTH * len(one.values)) - len(one.values))
                 for one, want in zip(unit.states, wanted, strict=True)

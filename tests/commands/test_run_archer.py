@@ -303,10 +303,8 @@ def test_a_run_begins_with_whatever_folder_holds_a_policy(kind, beginning, tmp_p
     folder = beginning["run"] / "final" if kind in {"run", "checkpoint"} else beginning["model"]
     expected = load_file(folder / "model.safetensors")
     same, fresh = (all(torch.equal(one[name], known) for name, known in expected.items()) for one in begun)
-    assert (same, fresh) == (
-        kind != "adapter",
-        False,
-    )  # which is merged: what it was put on, and what it learned
+    # an adapter is merged: what it was put on, and what it learned
+    assert (same, fresh) == (kind != "adapter", False)
 
 
 def test_a_folder_of_run_bc_brings_its_critic_unless_another_one_is_named(beginning, tmp_path):
